@@ -156,6 +156,13 @@ pub fn asked(question: &Question) -> Result<Asked, Failure> {
                 .into(),
         ));
     };
+    if codec.windows.is_some() {
+        return Err(Failure::Usage(
+            "`explain` is for models that take a row at a time, and this one takes a window of rows: values of a column that are shuffled among rows are no \
+             series\nhelp: train without the column, with `drop`, and `runner compare` shows what it is worth"
+                .into(),
+        ));
+    }
     let backend = device(experiment, question.threads)?;
     let take = samples::as_asked(experiment, &sets, false);
     let loaded = samples::load(experiment, &take).map_err(|e| match e.is::<files::Error>() {

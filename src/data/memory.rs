@@ -53,7 +53,8 @@ impl Memory {
         Memory { lengths, ..self }
     }
 
-    fn row(&self, sample: usize, field: usize) -> &[u8] {
+    /// The bytes of a field of a sample.
+    pub(super) fn row(&self, sample: usize, field: usize) -> &[u8] {
         let bytes = self.fields[field].bytes();
         &self.values[field].bytes()[sample * bytes..][..bytes]
     }

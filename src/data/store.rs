@@ -287,6 +287,21 @@ impl<'a> Rows<'a> {
         self.slot[column.offset + self.row * column.bytes..][..column.bytes].copy_from_slice(&bytes[..column.bytes]);
     }
 
+    /// Gives a field the pieces of its bytes that `each` hands on, one behind the other. No transforms change it. A field without a place in the batch is left out.
+    ///
+    /// # Panics
+    /// If they are more or fewer bytes than the field has.
+    pub(super) fn put_pieces(&mut self, field: usize, each: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+        let Some(column) = self.column(field) else { return };
+        let mut out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
+        each(&mut |piece| {
+            let (place, rest) = std::mem::take(&mut out).split_at_mut(piece.len());
+            place.copy_from_slice(piece);
+            out = rest;
+        });
+        assert!(out.is_empty(), "a field has {} bytes more", out.len());
+    }
+
     /// Gives a field of whole numbers, which no transforms change, what `element` writes for each of them, in their order. A field
     /// without a place in the batch is dropped.
     pub(super) fn fill(&mut self, field: usize, mut element: impl FnMut(usize, &mut [u8; 4])) {

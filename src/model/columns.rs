@@ -98,13 +98,19 @@ impl Builder<'_> {
     pub(super) fn table(&self, x: Tensor) -> Option<TableCodec> {
         let direct = self.prepared.iter().any(|(name, field)| name == INPUTS && field.value == x.value);
         let numbers = self.graph.value(x.value).dtype != DType::I32;
-        TableCodec::of(self.data).filter(|_| direct && numbers)
+        TableCodec::of(self.data).filter(|codec| direct && numbers && codec.windows.is_none())
     }
 
     /// Reports a layer that is given no table.
     pub(super) fn no_table(&mut self, node: &LayerNode, x: Tensor, meant: impl Into<Shape>) -> ValueId {
         let message = format!("`{}` takes the columns of a table, as the data has them", node.kind_name());
-        let help = "it is the first layer of a model for `source = \"csv\"`";
+        let in_windows = TableCodec::of(self.data).is_some_and(|codec| codec.windows.is_some());
+        let help = match in_windows {
+            true => {
+                "it takes a row, and a sample is a window of rows: `lstm` and the other layers for sequences take those"
+            }
+            false => "it is the first layer of a model for `source = \"csv\"`",
+        };
         self.refuse(node, &message, "takes a table", &[x], help);
         self.guess(meant.into())
     }

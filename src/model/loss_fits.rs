@@ -197,6 +197,9 @@ impl Builder<'_> {
                     n => format!("the model puts out {a} for each sample, but the targets are {b}, of {n} quantiles each"),
                 };
                 let help = match *wanted.dims() {
+                    [n] if sample.rank() == 2 => format!(
+                        "each position of a sequence has numbers: `sequence_pool` or `flatten` makes one vector of all, before a `linear` with `out_features = {n}`"
+                    ),
                     [n] => format!("end the model with a `linear` with `out_features = {n}`"),
                     _ => "make the last layer put out the shape of the targets".to_string(),
                 };

@@ -54,6 +54,10 @@ impl Translator<'_> {
             )
             .help("leave out `--preprocess`: `columns` in the file's metadata says how columns become the inputs"));
         }
+        if let Some(windows) = table.as_ref().and_then(|table| table.windows.as_ref()) {
+            return Err(Diagnostic::error(format!("the model takes {} rows of a series, and `--preprocess` makes inputs of the columns of one", windows.rows))
+                .help("leave out `--preprocess`: `columns` in the file's metadata says how columns become the numbers of a row"));
+        }
         let has_text = data.fitted.is_some() && data.vocabulary().is_some();
         if self.options.preprocess && table.is_none() && has_text {
             return Err(Diagnostic::error("a text becomes tokens, which no operator of ONNX makes of it").help(
@@ -109,8 +113,11 @@ impl Translator<'_> {
                 ));
             } else if !of_layers && fitted.is_some() && table.is_none() {
                 let has_tokens = data.vocabulary().is_some();
-                let inside =
-                    if has_tokens { "" } else { ": with `--preprocess` the model takes the columns themselves" };
+                let in_windows = TableCodec::of(data).is_some_and(|table| table.windows.is_some());
+                let inside = match has_tokens || in_windows {
+                    true => "",
+                    false => ": with `--preprocess` the model takes the columns themselves",
+                };
                 self.notes.push(format!(
                     "`{name}` has the numbers that the columns of a table become, and `columns` in the file's metadata what each column was \
                      fitted to{inside}"
@@ -280,7 +287,7 @@ impl Translator<'_> {
             entries.push((key_of_fitted(fitted), columns));
         }
         if let Some(table) = TableCodec::of(data) {
-            entries.push(("targets", json!(table.target.columns())));
+            entries.push(("targets", json!(table.answers_named())));
         }
         if !experiment.heads.is_empty() {
             entries.push(("heads", self.heads_in_words()));

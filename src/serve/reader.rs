@@ -221,9 +221,22 @@ impl Reader<'_> {
     /// The samples of all models, one behind the other.
     fn encoded(&mut self, raw: &[Raw]) -> Result<Samples, Refusal> {
         let Some(first) = raw.first() else { return Err(Refusal::internal("the model takes no tables")) };
-        self.expect(first.rows())?;
+        self.allowed(first.rows())?;
+        let unfit = |error: anyhow::Error| Refusal::unfit(format!("{error:#}"));
+        let mut answered = None;
+        for (codec, raw) in self.served.tables().zip(raw) {
+            let series = codec.series(raw).map_err(unfit)?;
+            answered = codec.answered(series.as_deref()).map_err(unfit)?;
+            // Rows are made before the windows of them.
+            self.charge.add(series.map_or(0, |_| raw.rows().saturating_mul(size_of::<f32>() * codec.width())))?;
+        }
+        // Of a series its last row alone is answered.
+        let answered: Vec<usize> = match answered {
+            Some(rows) => rows.into_iter().map(|row| row as usize).collect(),
+            None => (0..first.rows()).collect(),
+        };
+        self.expect(answered.len())?;
         let fields = |(codec, raw): (&TableCodec, &Raw)| {
-            let unfit = |error: anyhow::Error| Refusal::unfit(format!("{error:#}"));
             let tokens = codec.tokens.as_ref().map_or(Ok(0), |tokens| tokens.working_memory(raw)).map_err(unfit)?;
             self.charge.add(tokens)?;
             let rows = codec.input_bytes(raw).map_err(unfit);
@@ -231,8 +244,8 @@ impl Reader<'_> {
             rows
         };
         let rows = self.served.tables().zip(raw).map(fields).collect::<Result<Vec<_>, _>>()?.concat();
-        let names = Names::Rows(first.ids().map(|ids| ids.iter().map(str::to_owned).collect()));
-        Ok(Samples { rows, count: first.rows(), names })
+        let names = Names::Rows(first.ids().map(|ids| answered.iter().map(|row| ids.at(*row).to_owned()).collect()));
+        Ok(Samples { rows, count: answered.len(), names })
     }
 }
 

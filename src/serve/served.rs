@@ -183,7 +183,7 @@ impl Served {
     /// Bytes of memory that a sample and its answer take, `top` classes in that.
     pub fn each(&self, top: usize) -> usize {
         let of_first: usize = self.seen.given.iter().map(Field::bytes).sum();
-        let of_others: usize = self.other_tables.iter().map(|table| size_of::<f32>() * table.width()).sum();
+        let of_others: usize = self.other_tables.iter().map(TableCodec::bytes).sum();
         let sample = of_first + of_others;
         let of_answer = match self.task {
             Task::Classification => {
@@ -275,7 +275,7 @@ impl Served {
 
     /// What outputs mean, with `top` classes in an answer.
     pub fn meaning(&self, top: usize) -> Meaning<'_> {
-        let id = self.table.as_ref().and_then(|table| table.id.clone());
+        let id = self.table.as_ref().and_then(|table| table.row_id()).map(str::to_owned);
         let (task, data, quantiles, guard_formulas) = (self.task, &self.seen.data, &self.quantiles, false);
         let meaning = Meaning { task, data, quantiles, top, each_class: false, guard_formulas, id, heads: Vec::new() };
         meaning.and_of_heads(&self.seen.heads)

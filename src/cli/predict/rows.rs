@@ -19,9 +19,9 @@ const MOST_OF_INPUT: u64 = 1 << 30;
 /// How the rows of a file become samples.
 pub enum Rows {
     /// Columns become numbers; rows that cannot be read are left out, or are errors.
-    Table(TableCodec, bool),
+    Table(Box<TableCodec>, bool),
     /// Texts become tokens.
-    Texts(TextCodec),
+    Texts(Box<TextCodec>),
 }
 
 impl Rows {
@@ -31,10 +31,10 @@ impl Rows {
     /// The checkpoint's tokenizer cannot be read.
     pub fn of(data: &DataSpec, experiment: &Experiment) -> Result<Option<Rows>> {
         match TextCodec::of(data)? {
-            Some(codec) => Ok(Some(Rows::Texts(codec))),
+            Some(codec) => Ok(Some(Rows::Texts(Box::new(codec)))),
             None => {
                 let skips = experiment.data.source.table().is_some_and(|csv| csv.on_error == OnError::Skip);
-                Ok(table_codec(data, experiment).map(|codec| Rows::Table(codec, skips)))
+                Ok(table_codec(data, experiment).map(|codec| Rows::Table(Box::new(codec), skips)))
             }
         }
     }
@@ -42,7 +42,7 @@ impl Rows {
     /// How texts become samples, if the model answers them.
     pub fn answers(&self) -> Option<&TextCodec> {
         match self {
-            Rows::Texts(codec) => Some(codec).filter(|codec| codec.answers_texts()),
+            Rows::Texts(codec) => Some(&**codec).filter(|codec| codec.answers_texts()),
             Rows::Table(..) => None,
         }
     }
@@ -50,7 +50,7 @@ impl Rows {
     /// The column that names a row.
     pub fn id(&self) -> Option<String> {
         match self {
-            Rows::Table(table, _) => table.id.clone(),
+            Rows::Table(table, _) => table.row_id().map(str::to_owned),
             Rows::Texts(_) => None,
         }
     }

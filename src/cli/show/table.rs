@@ -4,7 +4,7 @@ use crate::api::failure::Failure;
 use crate::cli::{print, print_json};
 use crate::data::DataSpec;
 use crate::data::table::{CellType, Shown, TableCodec};
-use crate::terminal::{one_line, say, thousands};
+use crate::terminal::{counted, one_line, say, thousands};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -26,15 +26,25 @@ pub fn show(columns: &[Shown], spec: &DataSpec, notes: &[String], as_json: bool)
     }
     notes.iter().for_each(|note| say(&format!("note: {note}")));
     let numbers = (width > 0).then(|| format!("a vector of {width} number{}", if width == 1 { "" } else { "s" }));
-    let tokens = TableCodec::of(spec).and_then(|codec| codec.tokens);
+    let codec = TableCodec::of(spec);
+    let windows = codec.as_ref().and_then(|codec| codec.windows.clone());
+    let tokens = codec.and_then(|codec| codec.tokens);
     let tokens = tokens.map(|tokens| format!("the tokens of `{}`", one_line(&tokens.column)));
     let sample: Vec<String> = numbers.into_iter().chain(tokens).collect();
+    let (what, of) = match &windows {
+        Some(windows) => ("windows", format!("{}, each ", counted(windows.rows, "row"))),
+        None => ("rows", String::new()),
+    };
     let mut text = format!(
-        "{} rows to train on, {} to validate on; a sample is {}\n\n",
+        "{} {what} to train on, {} to validate on; a sample is {of}{}",
         thousands(train as u64),
         thousands(val as u64),
         sample.join(" and ")
     );
+    if let Some(windows) = &windows {
+        text.push_str(&format!(", and the {} behind it to learn", counted(windows.horizon, "row")));
+    }
+    text.push_str("\n\n");
     for line in lines(columns) {
         text.push_str(&line);
         text.push('\n');

@@ -32,6 +32,7 @@ models! {
     "llama",
     "lstm",
     "lstm_classifier",
+    "lstm_forecaster",
     "lstm_tagger",
     "mlp_mixer",
     "mnasnet1_0",

@@ -122,7 +122,8 @@ impl Cells {
 }
 
 /// How a cell of a column is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Read {
     /// As a number.
     Number,

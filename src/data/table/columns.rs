@@ -17,8 +17,8 @@ pub enum Use {
     Input(Encoding),
     /// The model takes its tokens.
     Tokens(TokensOptions),
-    /// It is learnt.
-    Target,
+    /// It is learnt. Where a sample is several rows, the model takes what it was in those, too.
+    Target(Option<Encoding>),
     /// It is learnt by the head of this name.
     Head(String),
     /// It names the rows.
@@ -48,9 +48,10 @@ fn usual(cells: CellType) -> Encoding {
 pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result<Vec<Use>> {
     let division = &options.division;
     let of_division = [
-        (&division.split_column, "split_column", "it has the part of each row"),
-        (&division.group_column, "group_column", "it has the group of each row"),
+        (&division.split_column, "it has the part of each row"),
+        (&division.group_column, "it has the group of each row"),
     ];
+    let series = options.windows.as_ref().and_then(|windows| windows.series.as_ref());
     let single = [
         ("id", &options.id),
         ("sample_weight", &options.sample_weight),
@@ -59,17 +60,24 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         ("time_column", &division.time_column),
         ("stratify_column", &division.stratify_column),
     ];
+    let single = single.into_iter().filter_map(|(key, name)| Some((key, name.as_ref()?)));
+    let single = single.chain(series.map(|name| ("series_column", name)));
     let patterns = options.drop.iter().map(|pattern| ("drop", pattern));
     let patterns = patterns.chain(options.rules.iter().map(|rule| ("columns", &rule.pattern)));
     let named = (options.target.iter().map(|name| ("target", name)))
         .chain(options.heads.iter().map(|head| (HEADS, &head.column)))
-        .chain(single.into_iter().filter_map(|(key, name)| Some((key, name.as_ref()?))));
+        .chain(single);
+    // What the target was is a number that the model takes.
+    let is_for_before = |rule: &Rule| {
+        let number = matches!(rule.choice, Choice::Encode(Encoding::Number { .. }));
+        options.windows.is_some() && number && !options.classes && options.target.contains(&rule.pattern)
+    };
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     expect_there(named.chain(patterns), &names, |pattern, name| {
         pattern == name || is_pattern(pattern) && matches(pattern, name)
     })?;
     if let Some(Rule { pattern, .. }) =
-        options.rules.iter().find(|rule| options.learnt().any(|learnt| *learnt == rule.pattern))
+        options.rules.iter().find(|rule| options.learnt().any(|learnt| *learnt == rule.pattern) && !is_for_before(rule))
     {
         let message = format!(
             "`columns` says what becomes of `{pattern}` for the model, and `{pattern}` is what it learns: leave it out of `columns`; `classes = true` learns its numbers as classes"
@@ -84,8 +92,8 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         if let Some(what) = column.unread {
             let taken =
                 [&division.split_column, &division.group_column, &division.time_column, &division.stratify_column];
-            let taken = taken.into_iter().chain([&options.id, &options.sample_weight]);
-            let taken = options.learnt().any(|learnt| learnt == name) || taken.flatten().any(|other| other == name);
+            let taken = taken.into_iter().chain([&options.id, &options.sample_weight]).flatten().chain(series);
+            let taken = options.learnt().any(|learnt| learnt == name) || taken.into_iter().any(|other| other == name);
             ensure!(
                 ignored && !taken,
                 "the column `{name}` has {what}, which are no cells of a table: leave it out{}",
@@ -93,7 +101,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             );
         }
         if options.target.contains(name) {
-            return Ok(Use::Target);
+            return Ok(Use::Target(options.windows.as_ref().map(|_| before(options, column, rule))));
         }
         if let Some(head) = options.heads.iter().find(|head| head.column == *name) {
             return Ok(Use::Head(head.name.clone()));
@@ -107,10 +115,18 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         if dropped {
             return Ok(Use::Left("`drop` names it".to_owned()));
         }
-        if let Some((_, _, why)) = of_division.iter().find(|(of, _, _)| of.as_ref() == Some(name)) {
+        if let Some((_, why)) = of_division.iter().find(|(of, _)| of.as_ref() == Some(name)) {
             return Ok(Use::Left((*why).to_owned()));
         }
         let named = rule.is_some_and(|rule| rule.pattern == *name);
+        if options.windows.is_some() && !named {
+            if series == Some(name) {
+                return Ok(Use::Left("it says which series a row is of".to_owned()));
+            }
+            if division.time_column.as_ref() == Some(name) {
+                return Ok(Use::Left("it says the order of the rows".to_owned()));
+            }
+        }
         let encoding = match rule.map(|rule| &rule.choice) {
             Some(Choice::Ignore) => return Ok(Use::Left("`columns` says so".to_owned())),
             // A pattern is for those columns that it fits.
@@ -152,7 +168,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
     };
     let mut uses = columns.iter().map(use_of).collect::<Result<Vec<_>>>()?;
     ensure!(
-        uses.iter().any(|column| matches!(column, Use::Input(_) | Use::Tokens(_))),
+        uses.iter().any(|column| matches!(column, Use::Input(_) | Use::Tokens(_) | Use::Target(Some(_)))),
         "no column is left that the model could take: {}",
         reasons(columns, &uses)
     );
@@ -178,10 +194,21 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
     Ok(uses)
 }
 
+/// How what the target was in the rows of a window is encoded: as a rule says that names it, else as a number or, of classes, as a category.
+fn before(options: &TableOptions, column: &Column, rule: Option<&Rule>) -> Encoding {
+    if options.classes || column.cells != CellType::Numbers {
+        return usual(CellType::Texts);
+    }
+    match rule.filter(|rule| rule.pattern == column.name).map(|rule| &rule.choice) {
+        Some(&Choice::Encode(encoding @ Encoding::Number { .. })) => encoding,
+        _ => usual(CellType::Numbers),
+    }
+}
+
 fn reasons(columns: &[Column], uses: &[Use]) -> String {
     let reason = |(column, used): (&Column, &Use)| match used {
         Use::Left(why) => Some(format!("`{}`: {why}", column.name)),
-        Use::Input(_) | Use::Tokens(_) | Use::Target | Use::Head(_) | Use::Id | Use::Weight => None,
+        Use::Input(_) | Use::Tokens(_) | Use::Target(_) | Use::Head(_) | Use::Id | Use::Weight => None,
     };
     let all: Vec<String> = columns.iter().zip(uses).filter_map(reason).take(10).collect();
     if all.is_empty() { "the table has nothing but what is learnt".to_owned() } else { all.join("; ") }

@@ -8,9 +8,11 @@ use super::aside::Room;
 use super::codec::{ColumnCodec, Read};
 use super::names::quoted;
 use super::raw::Raw;
+use super::series::Series;
 use super::text::{Format, expect_rows, of_bytes, of_input, open};
 use super::tokens::TokensCodec;
 use super::unseen::Unseen;
+use super::windows::Windows;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,6 +50,9 @@ pub struct TableCodec {
     /// How many bins the model cuts each number into, if it does.
     #[serde(default)]
     pub bins: Option<usize>,
+    /// Which rows make a sample, if those are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
 }
 
 /// What is learnt of a table.
@@ -147,7 +152,8 @@ impl TableCodec {
         let of_one_column = |head: &Head| head.target.is_sane() && head.target.columns().len() == 1;
         let heads = codec.heads.is_empty() || each_once(codec.heads.iter().map(|head| &head.name));
         let heads = heads && codec.heads.iter().all(of_one_column);
-        (columns && codec.target.is_sane() && heads && codec.format.is_sane()).then_some(codec)
+        let windows = codec.windows.as_ref().is_none_or(Windows::is_sane);
+        (columns && codec.target.is_sane() && heads && windows && codec.format.is_sane()).then_some(codec)
     }
 
     /// How its tables are written.
@@ -158,6 +164,18 @@ impl TableCodec {
     /// The columns of the target.
     pub fn targets_named(&self) -> Vec<String> {
         self.target.columns().to_vec()
+    }
+
+    /// The column that says what an answer is for: the one that names the rows or, of series, the one that names those.
+    pub fn row_id(&self) -> Option<&str> {
+        let series = || self.windows.as_ref()?.series.as_ref().map(|(name, _)| name.as_str());
+        self.id.as_deref().or_else(series)
+    }
+
+    /// What the numbers that are learnt are called: as the columns of the target or, where those of several rows are learnt, by their place behind the window, too.
+    pub fn answers_named(&self) -> Vec<String> {
+        let columns = self.targets_named();
+        self.windows.as_ref().map_or_else(|| columns.clone(), |windows| windows.named(&columns))
     }
 
     /// All targets: the main one, then those of heads.
@@ -199,12 +217,17 @@ impl TableCodec {
         Ok(Arc::new(serde_json::to_value(self)?))
     }
 
-    /// How many numbers a sample has.
+    /// How many numbers a row has.
     pub fn width(&self) -> usize {
         self.columns.iter().map(ColumnCodec::width).sum()
     }
 
-    /// The columns, each with its places in a sample.
+    /// Bytes of the numbers of a sample.
+    pub fn bytes(&self) -> usize {
+        size_of::<f32>() * self.width() * self.windows.as_ref().map_or(1, |windows| windows.rows)
+    }
+
+    /// The columns, each with its places in a row.
     pub fn placed(&self) -> impl Iterator<Item = (Range<usize>, &ColumnCodec)> {
         self.columns.iter().scan(0, |end, column| {
             let begin = *end;
@@ -213,10 +236,9 @@ impl TableCodec {
         })
     }
 
-    /// The names of the columns that the model takes.
+    /// The names of the columns that it takes to make samples for the model.
     pub fn taken(&self) -> impl Iterator<Item = &str> {
-        let tokens = self.tokens.iter().map(|tokens| tokens.column.as_str());
-        self.columns.iter().map(|column| column.name.as_str()).chain(tokens)
+        self.reads(false).into_iter().map(|(name, _)| name)
     }
 
     /// The places in a sample of the numbers that are cut into bins, and where the bins of each begin and end.
@@ -238,10 +260,38 @@ impl TableCodec {
         all.map(|(places, _)| places).collect()
     }
 
+    /// The series that the rows of a table are of, if several make a sample.
+    ///
+    /// # Errors
+    /// As [`Series::of`].
+    pub fn series(&self, raw: &Raw) -> Result<Option<Arc<Series>>> {
+        self.windows.as_ref().map(|windows| windows.series_of(raw)).transpose()
+    }
+
+    /// The rows that a trained model answers for: the last one of each series; `None`: all.
+    ///
+    /// # Errors
+    /// No series has as many rows as the model takes.
+    pub fn answered(&self, series: Option<&Series>) -> Result<Option<Vec<u32>>> {
+        let (Some(windows), Some(series)) = (&self.windows, series) else { return Ok(None) };
+        let rows = series.last(windows.rows);
+        if rows.is_empty() {
+            let [count, longest] = series.measures();
+            let has = match count {
+                1 => format!("there are {longest}"),
+                _ => format!("the longest of {count} series has {longest}"),
+            };
+            bail!("the model takes the last {} rows of a series, and {has}", windows.rows);
+        }
+        Ok(Some(rows))
+    }
+
     /// How the cells of each column are read, with the names of the columns; with `targets` also those of what is learnt, and of what rows weigh.
     pub fn reads(&self, targets: bool) -> Vec<(&str, Read)> {
         let mut all: Vec<(&str, Read)> = self.columns.iter().map(|codec| (codec.name.as_str(), codec.read())).collect();
         all.extend(self.tokens.iter().map(|tokens| (tokens.column.as_str(), Read::Text)));
+        let keys = self.windows.iter().flat_map(Windows::keys);
+        all.extend(keys.filter(|(name, _)| !self.columns.iter().any(|codec| codec.name == *name)));
         if targets {
             for target in self.learnt() {
                 all.extend(target.columns().iter().map(|name| (name.as_str(), target.read())));
@@ -258,7 +308,7 @@ impl TableCodec {
 /// As [`read_rows`]; [`super::TooManyRows`], found by `downcast_ref`.
 pub fn read_text(name: &str, bytes: Vec<u8>, codec: &TableCodec, most: usize) -> Result<Raw> {
     let text = of_bytes(Path::new(name), bytes, codec.format())?;
-    Raw::read_some(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal, (most, None))
+    Raw::read_some(&text, &codec.reads(false), codec.row_id(), codec.decimal, (most, None))
 }
 
 /// Reads the rows of standard input, CSV or JSON Lines, for a model that is trained, as [`read_rows`] reads those of a file.
@@ -282,7 +332,7 @@ pub fn read_rows(path: &Path, codec: &TableCodec, skip: bool, unseen: &mut Unsee
 fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
     let room = Room::default();
     let aside = room.aside(text.bytes_as_numbers())?;
-    let raw = Raw::read(text, &codec.reads(false), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
+    let raw = Raw::read(text, &codec.reads(false), codec.row_id(), codec.decimal, aside.as_ref())?;
     expect_rows(text, text.path(), raw.rows())?;
     let reads = codec.reads(true);
     let known: HashSet<&str> = reads.iter().map(|(name, _)| *name).chain(codec.id.as_deref()).collect();
@@ -292,6 +342,11 @@ fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<S
     unseen.note(raw.zones_in_words());
     let rows: Vec<u32> = (0..raw.rows() as u32).filter(|row| !raw.skips(*row)).collect();
     unseen.look(&codec.columns, &raw, &rows)?;
-    let (all, _) = codec.samples(&raw, false, &room).with_context(|| format!("`{}`", text.path().display()))?;
+    let at = || format!("`{}`", text.path().display());
+    let series = codec.series(&raw).with_context(at)?;
+    let (all, _) = codec.samples(&raw, series.as_ref(), false, &room).with_context(at)?;
+    if let Some(rows) = codec.answered(series.as_deref()).with_context(at)? {
+        return Ok(all.select(&rows));
+    }
     Ok(if rows.len() < raw.rows() { all.select(&rows) } else { all })
 }

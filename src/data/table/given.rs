@@ -38,7 +38,7 @@ impl<'a> Given<'a> {
     pub fn new(codec: &'a TableCodec) -> Self {
         let reads = codec.reads(false).into_iter().enumerate();
         let columns = reads.map(|(at, (name, read))| Reading::new(name, read, at)).collect();
-        Given { codec, columns, ids: codec.id.as_ref().map(|_| Texts::default()), rows: 0 }
+        Given { codec, columns, ids: codec.row_id().map(|_| Texts::default()), rows: 0 }
     }
 
     /// How many rows there are.
@@ -80,7 +80,7 @@ impl<'a> Given<'a> {
     pub fn raw(self) -> Raw {
         // As a table without that column, if no row has it.
         let ids = self.ids.filter(|ids| ids.iter().any(|id| !id.is_empty()));
-        let name = self.codec.id.clone().unwrap_or_default();
+        let name = self.codec.row_id().unwrap_or_default().to_owned();
         let names = ids.map_or_else(|| RowNames::Lines(Lines::default()), |ids| RowNames::Ids(name, ids));
         Raw::of(self.columns, names, self.rows)
     }

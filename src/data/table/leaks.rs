@@ -29,7 +29,10 @@ pub fn leaks(raw: &Raw, codec: &TableCodec, train: &[u32]) -> Result<Vec<String>
     }
     let targets = codec.learnt().flat_map(Target::columns);
     let targets = targets.map(|name| raw.some(name, first.clone())).collect::<Result<Vec<_>>>()?;
-    let found = parallel(codec.columns.iter().collect(), |column| {
+    let learnt: Vec<&String> = codec.learnt().flat_map(Target::columns).collect();
+    // A model of windows takes what the target was before.
+    let others = codec.columns.iter().filter(|column| !learnt.contains(&&column.name)).collect();
+    let found = parallel(others, |column| {
         let cells = raw.some(&column.name, first.clone())?;
         Ok(targets.iter().any(|target| says(&cells.cells, &target.cells, &rows)).then(|| column.name.clone()))
     });

@@ -3,24 +3,24 @@
 use super::super::Split;
 use super::super::field::DataSpec;
 use super::super::parallel::parallel;
-use super::super::sheet::{Place, Sheet};
 use super::aside::Lies;
-use super::cell;
-use super::codec::{Cells, ColumnCodec, Encoding, Read};
+use super::codec::{ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
-use super::division::{Division, Fold, Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups, strata};
+use super::divide::{divide, expect_folds};
+use super::fit_windows::{expect_windows, fit_windows};
 use super::fitted::{TableCodec, Target};
 use super::kinds::{CellType, Column};
 use super::leaks::leaks;
 use super::names::{no_column, quoted};
-use super::options::{Choice, TableOptions};
-use super::raw::{Raw, Reading, each_of};
+use super::options::TableOptions;
+use super::raw::Raw;
 use super::survey::{Surveyed, survey};
 use super::targets::{expect_learnt, expect_targets, fit_target, targets, with_targets};
 use super::text::{expect_rows, open};
 use super::tokens::TokensCodec;
 use super::unseen::Unseen;
 use super::weights::expect_weights;
+use super::windows::Windows;
 use crate::terminal::{counted, human_bytes};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
@@ -100,6 +100,13 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         let heads: Vec<_> = options.heads.iter().map(|head| (&head.name, &head.column)).collect();
         codec.expect_heads(&heads).with_context(at)?;
     }
+    let windows = match fitted {
+        Some(codec) => {
+            expect_windows(codec, options).with_context(at)?;
+            codec.windows.clone()
+        }
+        None => fit_windows(options, &columns, &uses).with_context(at)?,
+    };
     // The table is written as the configuration says, whatever that of the training was.
     let own = fitted.map(|codec| {
         let TableOptions { decimal, id, sample_weight, format, .. } = options.clone();
@@ -111,6 +118,10 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             let mut reads = inputs(&columns, &uses);
             reads.extend(targets(options, &columns).with_context(at)?);
             reads.extend(options.sample_weight.iter().map(|name| (name.as_str(), Read::Number)));
+            let keys =
+                windows.iter().flat_map(Windows::keys).filter(|(name, _)| !reads.iter().any(|(read, _)| read == name));
+            let keys: Vec<_> = keys.collect();
+            reads.extend(keys);
             reads
         }
     };
@@ -133,7 +144,8 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     }
     let whole = with_targets(options, &raw, &mut notes)?;
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
-    let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
+    let series = windows.as_ref().map(|windows| windows.series_of(&raw)).transpose().with_context(at)?;
+    let parts = divide(options, &text, &raw, (&whole, series.as_deref()), fitted).with_context(at)?;
     if own.is_none() {
         let far = options.division.far_from_asked(&parts);
         notes.extend(far.map(|words| format!("{}: {words}", at())));
@@ -148,11 +160,22 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             notes.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
             codec
         }
-        None => fit(options, (&columns, &uses), &raw, (&whole, &parts.train)).with_context(at)?,
+        None => {
+            TableCodec { windows, ..fit(options, (&columns, &uses), &raw, (&whole, &parts.train)).with_context(at)? }
+        }
     };
     let leaks = if own.is_none() { leaks(&raw, &codec, &parts.train).with_context(at)? } else { Vec::new() };
-    let (all, cut) = codec.samples(&raw, true, &options.room).with_context(at)?;
+    let (all, cut) = codec.samples(&raw, series.as_ref(), true, &options.room).with_context(at)?;
     notes.extend(cut_in_words(&options.path, &codec, &all, cut));
+    let mut parts = parts;
+    let mut every = whole.clone();
+    if let (Some(series), Some(windows)) = (&series, &codec.windows) {
+        if own.is_none() {
+            notes.extend(windows.notes(series).into_iter().map(|words| format!("{}: {words}", at())));
+        }
+        every = windows.all(series, &whole);
+        parts = windows.divided(series, &parts).with_context(at)?;
+    }
     // What its cells took is for others now.
     drop(raw);
     let filing = aside.map_or(0, |file| usize::try_from(file.bytes()).unwrap_or(usize::MAX));
@@ -166,7 +189,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
                     at()
                 ));
             }
-            val = all.select(&whole);
+            val = all.select(&every);
         } else {
             let (all, rows) = validation(path, options, &codec, &mut notes).context(OfValidation)?;
             val = all.select(&rows);
@@ -250,8 +273,15 @@ fn validation(
     expect_weights(&own, &text, &mut raw).with_context(|| format!("`{}`", path.display()))?;
     let rows = with_targets(&own, &raw, notes)?;
     ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
-    let (all, cut) = codec.samples(&raw, true, &options.room).with_context(|| format!("`{}`", path.display()))?;
+    let at = || format!("`{}`", path.display());
+    let series = codec.series(&raw).with_context(at)?;
+    let (all, cut) = codec.samples(&raw, series.as_ref(), true, &options.room).with_context(at)?;
     notes.extend(cut_in_words(path, codec, &all, cut));
+    let rows = match (&series, &codec.windows) {
+        (Some(series), Some(windows)) => windows.all(series, &rows),
+        _ => rows,
+    };
+    ensure!(!rows.is_empty(), "{}: no series is long enough for a window with the rows behind it", at());
     Ok((all, rows))
 }
 
@@ -272,140 +302,6 @@ fn inputs<'a>(columns: &'a [Column], uses: &[Use]) -> Vec<(&'a str, Read)> {
     used.collect()
 }
 
-/// The rows of each part.
-fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted: Option<&TableCodec>) -> Result<Parts> {
-    let (division, several) = (&options.division, text.paths().count() > 1);
-    let at = |place: Place| if several { place.to_string() } else { place.line_in_words() };
-    let everything = || Parts { train: rows.to_vec(), ..Parts::default() };
-    if let Some(column) = &division.split_column {
-        let (mut parts, mut all) = (Parts::default(), 0);
-        let take = |(parts, rows): &mut (Parts, usize), place: Place, word: &str| {
-            if place.fault.is_none() {
-                parts.add(*rows, column, word).with_context(|| at(place))?;
-            }
-            *rows += 1;
-            Ok(())
-        };
-        each_of(text, (column, "split_column"), Default::default, take, |(next, rows)| {
-            parts.join(next, all);
-            all += rows;
-        })?;
-        for part in [&mut parts.train, &mut parts.val, &mut parts.test] {
-            part.retain(|row| rows.binary_search(row).is_ok());
-        }
-        ensure!(!parts.train.is_empty(), "no row of `{column}` is for training");
-        return Ok(parts);
-    }
-    if division.hold_out.is_none() && division.fold.is_none() {
-        return Ok(everything());
-    }
-    if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
-        let decimal = text.decimal(options.decimal);
-        let form = options.rules.iter().find(|rule| rule.pattern == *column).and_then(|rule| match &rule.choice {
-            Choice::Encode(Encoding::Date { form, .. }) => *form,
-            _ => None,
-        });
-        let own = text.column(column).is_some_and(|at| text.kinds().is_some_and(|kinds| kinds[at].is_date()));
-        let date = |word: &str| form.filter(|_| !own).map_or_else(|| cell::date(word), |form| form.days(word));
-        let take = |times: &mut Vec<f64>, place: Place, word: &str| {
-            if place.fault.is_some() {
-                times.push(f64::NAN);
-                return Ok(());
-            }
-            let value = date(word).or_else(|| cell::number(word, decimal));
-            times.push(value.with_context(|| match cell::is_missing(word) {
-                true => format!("{}: `{column}` is missing, and rows are held out by it", at(place)),
-                false => {
-                    format!(
-                        "{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number",
-                        at(place)
-                    )
-                }
-            })?);
-            Ok(())
-        };
-        let mut times = Vec::new();
-        each_of(text, (column, "time_column"), Vec::new, take, |next| times.extend(next))?;
-        return by_time(rows, how, &times);
-    }
-    if let Some(column) = &division.group_column {
-        // Numbers in the order of their first rows.
-        let (words, _) = words_of(text, (column, "group_column"), |words, word| words.word(word))?;
-        let groups: Vec<u64> = words.into_iter().flatten().map(u64::from).collect();
-        return match (division.fold, division.hold_out) {
-            (Some(fold), _) => fold_by_groups(rows, fold, division.seed, &groups),
-            (None, Some(how)) => by_groups(rows, how, division.seed, &groups),
-            (None, None) => Ok(everything()),
-        };
-    }
-    if let Some(column) = &division.stratify_column {
-        let take = |words: &mut Reading, word: &str| words.text((!cell::is_missing(word)).then_some(word));
-        let (numbers, texts) = words_of(text, (column, "stratify_column"), take)?;
-        let labels = strata(&numbers, &texts, rows);
-        return match (division.fold, division.hold_out) {
-            (Some(fold), _) => fold_at_random(rows, fold, division.seed, Some(&labels)),
-            (None, Some(how)) => at_random(rows, how, division.seed, Some(&labels)),
-            (None, None) => Ok(everything()),
-        };
-    }
-    // The same rows as in training, whatever the numbers of the classes are called now.
-    let column = match fitted.map(|codec| &codec.target) {
-        Some(Target::Classes { column, .. }) => Some(column.as_str()),
-        Some(Target::Numbers { .. }) => None,
-        None => options.target.first().map(String::as_str),
-    };
-    let cells = column.map(|column| raw.column(column)).transpose()?;
-    let labels = cells.as_deref().and_then(|column| match column {
-        Cells::Texts(numbers, texts) => Some((numbers, texts)),
-        Cells::Numbers(_) => None,
-    });
-    let labels = labels.map(|(numbers, texts)| {
-        let mut order: Vec<u32> = (0..texts.len() as u32).collect();
-        order.sort_by(|a, b| texts[*a as usize].cmp(&texts[*b as usize]));
-        let mut rank = vec![0i32; texts.len()];
-        order.iter().zip(0..).for_each(|(text, at)| rank[*text as usize] = at);
-        numbers.iter().map(|number| number.map_or(-1, |number| rank[number as usize])).collect::<Vec<i32>>()
-    });
-    match (division.fold, division.hold_out) {
-        (Some(fold), _) => fold_at_random(rows, fold, division.seed, labels.as_deref()),
-        (None, Some(how)) => at_random(rows, how, division.seed, labels.as_deref()),
-        (None, None) => Ok(everything()),
-    }
-}
-
-/// The cells of a column as numbers of texts, as `take` takes them; `key` names the column.
-fn words_of(
-    text: &Sheet,
-    (column, key): (&str, &str),
-    take: impl Fn(&mut Reading, &str) + Sync,
-) -> Result<(Vec<Option<u32>>, Vec<String>)> {
-    let fresh = || Reading::new(column, Read::Text, 0);
-    let take = |words: &mut Reading, _: Place, word: &str| {
-        take(words, word);
-        Ok(())
-    };
-    let mut words = fresh();
-    each_of(text, (column, key), fresh, take, |next| words.join(next))?;
-    Ok(words.numbered())
-}
-
-/// Refuses folds one of which alone has a class, before the first of them is trained.
-fn expect_folds(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32]) -> Result<()> {
-    let Some(Fold { number: 0, of }) = options.division.fold else { return Ok(()) };
-    let mut learnt = options.learnt().map(|name| raw.column(name));
-    if !learnt.try_fold(false, |any, cells| Ok::<_, anyhow::Error>(any | matches!(&*cells?, Cells::Texts(..))))? {
-        return Ok(());
-    }
-    for number in 0..of {
-        let division = Division { fold: Some(Fold { number, of }), ..options.division.clone() };
-        let parts = divide(&TableOptions { division, ..options.clone() }, text, raw, rows, None)?;
-        let fitted = fit_target(options, raw, (rows, &parts.train))
-            .and_then(|_| options.heads.iter().try_for_each(|head| head.fit(raw, (rows, &parts.train)).map(|_| ())));
-        fitted.with_context(|| format!("without the rows of fold {} of {of}", number + 1))?;
-    }
-    Ok(())
-}
-
 /// Fits the codecs on the rows of training, `train`; in all of `rows` nothing is missing that is learnt.
 fn fit(
     options: &TableOptions,
@@ -414,7 +310,7 @@ fn fit(
     (rows, train): (&[u32], &[u32]),
 ) -> Result<TableCodec> {
     let inputs = columns.iter().zip(uses).filter_map(|(column, used)| match used {
-        Use::Input(encoding) => Some((&column.name, encoding)),
+        Use::Input(encoding) | Use::Target(Some(encoding)) => Some((&column.name, encoding)),
         _ => None,
     });
     let inputs: Vec<(&String, &Encoding)> = inputs.collect();
@@ -445,6 +341,7 @@ fn fit(
         sample_weight: options.sample_weight.clone(),
         format: options.format,
         bins: options.bins,
+        windows: None,
     })
 }
 
@@ -459,10 +356,14 @@ fn shown(columns: Vec<Column>, uses: &[Use], codec: &TableCodec) -> Vec<Shown> {
             Some(Use::Tokens(_)) => codec.tokens.as_ref().map_or_else(String::new, |tokens| {
                 format!("tokens, at most {}: {}", tokens.longest(), tokens.tokenizer.in_words())
             }),
-            Some(Use::Target) => match codec.target {
-                Target::Classes { .. } => "the target, a class".to_owned(),
-                Target::Numbers { .. } => "the target, a number".to_owned(),
-            },
+            Some(Use::Target(before)) => {
+                let learnt = match codec.target {
+                    Target::Classes { .. } => "the target, a class",
+                    Target::Numbers { .. } => "the target, a number",
+                };
+                let before = before.map_or_else(String::new, |before| format!("; before, {}", name_of(before)));
+                format!("{learnt}{before}")
+            }
             Some(Use::Head(name)) => {
                 match codec.heads.iter().find(|head| head.name == *name).map(|head| &head.target) {
                     Some(Target::Classes { .. }) => format!("the target of the head `{name}`, a class"),

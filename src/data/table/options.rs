@@ -53,6 +53,8 @@ pub struct TableOptions {
     pub skip: bool,
     /// How rows are divided.
     pub division: Division,
+    /// Which rows make a sample, if those are several.
+    pub windows: Option<WindowsOptions>,
     /// Where it lies.
     pub room: Room,
     /// What was found in training, if the model is trained already.
@@ -77,6 +79,17 @@ pub struct Rule {
     pub pattern: String,
     /// What becomes of them.
     pub choice: Choice,
+}
+
+/// Samples of several rows of a series, in the order of `time_column`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WindowsOptions {
+    /// Rows of a sample.
+    pub rows: usize,
+    /// Rows behind them whose targets are learnt.
+    pub horizon: usize,
+    /// The column whose values are series of their own.
+    pub series: Option<String>,
 }
 
 /// A column that is learnt beside the target.

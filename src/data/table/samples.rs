@@ -2,15 +2,18 @@
 
 use super::super::Split;
 use super::super::classes::numbering;
-use super::super::field::{Field, INPUTS, TARGETS};
+use super::super::field::{Field, FieldKind, INPUTS, TARGETS};
 use super::super::memory::Memory;
 use super::super::parallel::parallel;
 use super::super::values::{Values, bytes_of};
-use super::aside::{Aside, Room};
+use super::aside::{Aside, Lies, Room};
 use super::codec::{Cells, ColumnCodec};
 use super::fitted::{TableCodec, Target};
 use super::raw::Raw;
+use super::series::Series;
 use super::tokens::TokensCodec;
+use super::windowed::Windowed;
+use super::windows::Windows;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
@@ -49,6 +52,32 @@ impl Placed {
 impl TableCodec {
     /// The fields of its samples.
     pub fn fields(&self) -> Vec<Field> {
+        let fields = self.fields_of_a_row();
+        match &self.windows {
+            Some(windows) => fields.into_iter().map(|field| self.in_windows(field, windows)).collect(),
+            None => fields,
+        }
+    }
+
+    /// A field of samples that are windows of rows.
+    fn in_windows(&self, field: Field, windows: &Windows) -> Field {
+        let own = field.shape.dims();
+        if field.is_input() {
+            return Field { shape: [&[windows.rows], own].concat().into(), ..field };
+        }
+        match &field.kind {
+            // A class is that of one row.
+            FieldKind::Number => Field {
+                shape: [own.iter().product::<usize>() * windows.horizon].into(),
+                standard: field.standard.map(|standard| standard.repeated(windows.horizon)),
+                ..field
+            },
+            _ => field,
+        }
+    }
+
+    /// The fields of a row.
+    fn fields_of_a_row(&self) -> Vec<Field> {
         let target = self.target.field(TARGETS);
         let heads = self.heads.iter().map(|head| head.target.field(format!("{TARGETS}_{}", head.name)));
         let weight = self.sample_weight.iter().map(|_| Field::sample_weight());
@@ -103,13 +132,24 @@ impl TableCodec {
         Ok((self.parts().iter().map(of).collect::<Result<_>>()?, cut))
     }
 
-    /// What the rows have of each field that the model takes, as the bytes of one row behind the other.
+    /// What the samples of a trained model have of each field that it takes, as the bytes of one behind the other.
     ///
     /// # Errors
-    /// There are too many for this machine; a text has a character without a token.
+    /// There are too many for this machine; a text has a character without a token; no series is long enough.
     pub fn input_bytes(&self, raw: &Raw) -> Result<Vec<Vec<u8>>> {
+        if let (Some(series), Some(windows)) = (self.series(raw)?, &self.windows) {
+            let answered = self.answered(Some(&series))?.unwrap_or_default();
+            let (rows, _) = self.rows(raw, false, &Room { lies: Lies::InMemory, folder: None })?;
+            let all = Windowed::new(rows, self.input_fields(self.fields()), series, windows.clone())?;
+            return Ok(all.input_bytes(&answered));
+        }
         let (all, _) = self.placed_values(raw, None)?;
         Ok(all.into_iter().filter_map(Placed::here).map(|values| values.bytes().to_vec()).collect())
+    }
+
+    fn input_fields(&self, mut fields: Vec<Field>) -> Vec<Field> {
+        fields.retain(Field::is_input);
+        fields
     }
 
     /// The numbers of all columns but the one of tokens, one row behind the other.
@@ -158,13 +198,33 @@ impl TableCodec {
         Ok((begin, bytes, DType::F32))
     }
 
-    /// The samples of all rows of a table, in memory or in a file, as there is `room`, and how many of their texts are cut. `targets`: with what is learnt.
+    /// The samples of a table, in memory or in a file, as there is `room`, and how many of their texts are cut. The number of a sample is that of its row or, where
+    /// several rows of a series make one, of the last of them. `targets`: with what is learnt.
     ///
     /// # Errors
     /// A class is not known; the file cannot be written.
-    pub fn samples(&self, raw: &Raw, targets: bool, room: &Room) -> Result<(Split, usize)> {
+    pub fn samples(
+        &self,
+        raw: &Raw,
+        series: Option<&Arc<Series>>,
+        targets: bool,
+        room: &Room,
+    ) -> Result<(Split, usize)> {
+        let (rows, cut) = self.rows(raw, targets, room)?;
+        let all = match (series, &self.windows) {
+            (Some(series), Some(windows)) => {
+                let fields = if targets { self.fields() } else { self.input_fields(self.fields()) };
+                Split::new(Arc::new(Windowed::new(rows, fields, Arc::clone(series), windows.clone())?))?
+            }
+            _ => Split::new(Arc::new(rows))?,
+        };
+        Ok((all, cut))
+    }
+
+    /// All rows of a table.
+    fn rows(&self, raw: &Raw, targets: bool, room: &Room) -> Result<(Memory, usize)> {
         let rows = raw.rows();
-        let mut fields = self.fields();
+        let mut fields = self.fields_of_a_row();
         fields.retain(|field| targets || field.is_input());
         let each: usize = fields.iter().map(Field::bytes).sum();
         let aside = room.aside((rows as u64).saturating_mul(each as u64))?;
@@ -190,10 +250,12 @@ impl TableCodec {
             }
         };
         let list = fields.into_iter().zip(values).collect();
-        let memory = Memory::new(list, rows)?.named(Arc::clone(raw.names()));
+        let memory = Memory::new(list, rows)?;
+        // Rows that come one by one need not be called anything.
+        let memory = if raw.names().len() == rows { memory.named(Arc::clone(raw.names())) } else { memory };
         // Without targets samples stay in their order: all batches are of one length.
         let lengths = self.tokens.as_ref().filter(|_| targets).map_or(Vec::new(), TokensCodec::batches);
-        Ok((Split::new(Arc::new(memory.in_batches_of(lengths)))?, cut))
+        Ok((memory.in_batches_of(lengths), cut))
     }
 
     fn weights(&self, raw: &Raw) -> Result<Option<Values>> {

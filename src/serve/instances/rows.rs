@@ -25,7 +25,7 @@ impl<'a> Rows<'a> {
             (Given::new(codec), own.collect())
         };
         let given = served.tables().map(of).collect();
-        Rows { given, places, id: served.table.as_ref().and_then(|table| table.id.as_deref()) }
+        Rows { given, places, id: served.table.as_ref().and_then(TableCodec::row_id) }
     }
 
     /// All of them, as each of the models reads them.

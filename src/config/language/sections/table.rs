@@ -30,6 +30,10 @@ options! {
         Excludes("folds", "split_column", "`split_column` says itself which rows are held out"),
         Excludes("folds", "time_column", "the rows of a fold are drawn, whatever their time"),
         Excludes("folds", "val_path", "each fold is validated on rows of its own"),
+        Excludes("window", "folds", "the latest rows of series are held out, and folds are drawn"),
+        Excludes("window", "group_column", "the latest rows of series are held out, and no groups"),
+        Excludes("window", "stratify_column", "the latest rows of series are held out, whatever is in them"),
+        Excludes("window", "sample_weight", "a window has several rows, and one weight"),
     )]
     pub struct Csv {
         /// The file, or several by a pattern (`parts/*.parquet`, `{a,b}.csv`), which have the same columns: `.jsonl` has a JSON object a line, `.parquet` says itself what its
@@ -66,13 +70,23 @@ options! {
         /// take it, `predict` does without it, and all other figures count every row alike.
         #[option(example = r#""weight""#)]
         pub sample_weight: Option<String>,
+        /// Rows of a sample, for series: so many rows, one after the other in the order of `time_column`, as `[window, features]`. The model
+        /// takes what `target` was in them, and learns what it is in the rows behind them.
+        #[option(range = 1..=65536, example = "28")]
+        pub window: Option<usize>,
+        /// Rows behind a window of which `target` is learnt: with 7 a model of days says the numbers of a week.
+        #[option(otherwise = "1", range = 1..=65536, example = "7")]
+        pub horizon: Option<usize>,
+        /// A column that says which series a row is of, where a table has several: of each shop, of each sensor.
+        #[option(example = r#""shop""#)]
+        pub series_column: Option<String>,
         /// A column that says of each row whether it is for training, validation or test: `train`, `val` or `test`.
         #[option(example = r#""split""#)]
         pub split_column: Option<String>,
         /// `validation_split` holds out all rows of some values of this column: a patient's rows are either trained on or validated on.
         #[option(example = r#""patient""#)]
         pub group_column: Option<String>,
-        /// `validation_split` holds out the rows with the latest dates, or the greatest numbers, of this column.
+        /// `validation_split` holds out the rows with the latest dates, or the greatest numbers, of this column. With `window` it says the order of the rows of a series, too.
         #[option(example = r#""date""#)]
         pub time_column: Option<String>,
         /// `validation_split` holds out the same part of the rows of each value of this column, and so do `folds`: of each region, or of those with a rare illness. A missing cell is a value, too, and values of
@@ -193,9 +207,20 @@ impl Check for Csv {
             }
             (None, _) => {}
         }
+        for (key, given) in [("horizon", self.horizon.is_some()), ("series_column", self.series_column.is_some())] {
+            if given && self.window.is_none() {
+                part.sink.push(
+                    Diagnostic::error(format!("`{key}` in {} needs `window`", part.what))
+                        .at(part.span_of(key), "a sample is a single row")
+                        .help("say of how many rows of a series a sample is, as with `window = 28`, or leave this out"),
+                );
+            }
+        }
         let dropped = |name: &String| self.drop.iter().flatten().any(|drop| drop == name);
         part.require("drop", !self.target.names().iter().any(dropped), "names the target");
-        for (key, column) in [("id", &self.id), ("sample_weight", &self.sample_weight)] {
+        let series = [("series_column", &self.series_column), ("time_column", &self.time_column)];
+        let series = series.into_iter().filter(|_| self.window.is_some());
+        for (key, column) in [("id", &self.id), ("sample_weight", &self.sample_weight)].into_iter().chain(series) {
             part.require(key, !column.as_ref().is_some_and(|name| self.target.names().contains(name)), "is the target");
         }
         part.require("drop", !self.sample_weight.as_ref().is_some_and(dropped), "names the weight of samples");

@@ -61,7 +61,13 @@ impl Rules<'_> {
             let error = error.help("leave `heads` out, or read a table with `source = \"csv\"` or `\"parquet\"`");
             self.reporter.at_keys(error, "heads", "no columns to learn", "data.source", "no table");
         }
-        fits
+        let windows = source.table().is_some_and(|table| table.window.is_some());
+        if windows {
+            let error = Diagnostic::error("heads learn further columns of a row, and a sample is a window of several")
+                .help("name the columns in `target`, which may be a list, or train a model for each");
+            self.reporter.at_keys(error, "heads", "of a row", "data.window", "of several rows");
+        }
+        fits && !windows
     }
 
     /// Its name is that of no other head, and no figure of one is called as one of the model.

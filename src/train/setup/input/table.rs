@@ -11,7 +11,7 @@ use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
 use crate::data::table::{
     Choice, DateForm, Division, Encoding, Fill, Fold, Format, HeadOptions, Lies, Norm, Room, Rule, Scaling, TableCodec,
-    TableOptions, TokensOptions, Words,
+    TableOptions, TokensOptions, WindowsOptions, Words,
 };
 use crate::graph::op::{TargetKind, Task};
 use encoding_rs::Encoding as TextEncoding;
@@ -59,6 +59,11 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
             time_column: csv.time_column.clone(),
             stratify_column: csv.stratify_column.clone(),
         },
+        windows: csv.window.map(|rows| WindowsOptions {
+            rows,
+            horizon: csv.horizon.unwrap_or(1),
+            series: csv.series_column.clone(),
+        }),
         room: Room {
             lies: match experiment.data.loading.cache {
                 Cache::None => Lies::WhereThereIsRoom,

@@ -37,6 +37,7 @@ pub fn table(data: &[u8]) -> bool {
             drop: Vec::new(),
             id: None,
             sample_weight: None,
+            windows: None,
             division: Division {
                 hold_out: None,
                 fold: None,

@@ -1,0 +1,89 @@
+//! The windows that a configuration asks for, as the columns of a table allow.
+
+use super::codec::{Encoding, Read};
+use super::columns::Use;
+use super::fitted::TableCodec;
+use super::kinds::{CellType, Column, Odd};
+use super::options::{Choice, TableOptions};
+use super::windows::Windows;
+use anyhow::{Result, bail, ensure};
+
+/// The windows that a training makes, with how the columns that order rows are read.
+///
+/// # Errors
+/// A column of texts orders rows; classes are to be learnt of several rows; a column becomes tokens.
+pub fn fit_windows(options: &TableOptions, columns: &[Column], uses: &[Use]) -> Result<Option<Windows>> {
+    let Some(asked) = &options.windows else { return Ok(None) };
+    let find = |name: &String| columns.iter().zip(uses).find(|(column, _)| column.name == *name);
+    if let Some((column, _)) = columns.iter().zip(uses).find(|(_, used)| matches!(used, Use::Tokens(_))) {
+        bail!(
+            "`{}` becomes tokens, and a sample is {} rows: a window takes numbers, categories and dates; leave the column out",
+            column.name,
+            asked.rows
+        );
+    }
+    let numbers = |name: &String| find(name).is_some_and(|(column, _)| column.cells == CellType::Numbers);
+    if asked.horizon > 1 && (options.classes || !options.target.iter().all(numbers)) {
+        bail!("classes are learnt of the row behind a window alone: leave `horizon` out, or set it to 1");
+    }
+    let time = match options.division.time_column.as_ref().and_then(find) {
+        None => None,
+        Some((column, used)) => {
+            let form =
+                options.rules.iter().find(|rule| rule.pattern == column.name).and_then(|rule| match &rule.choice {
+                    Choice::Encode(Encoding::Date { form, .. }) => *form,
+                    _ => None,
+                });
+            let read = match (used, form) {
+                (Use::Input(encoding), _) => encoding.read(),
+                (_, Some(form)) => Read::Date(Some(form)),
+                _ if matches!(column.cells, CellType::Numbers | CellType::Codes) => Read::Number,
+                _ if CellType::Dates == column.cells || CellType::Dates == column.readable_as => Read::Date(None),
+                _ => Read::Text,
+            };
+            if read.is_text() {
+                let has = column.odd.as_ref().map_or_else(|| format!("{} cells", column.cells.name()), Odd::in_words);
+                bail!(
+                    "`{}` says the order of the rows, which dates or numbers do, and it has {has}: {}",
+                    column.name,
+                    match column.odd {
+                        Some(Odd::DateFormat(..)) => "say how they are written, in `columns`",
+                        _ => "mend its cells, or leave `time_column` out, if the rows stand in their order",
+                    }
+                );
+            }
+            Some((column.name.clone(), read))
+        }
+    };
+    let series = match asked.series.as_ref().and_then(find) {
+        None => None,
+        Some((column, Use::Input(encoding))) => {
+            let read = encoding.read();
+            ensure!(
+                !matches!(read, Read::Hash { .. }),
+                "`{}` says which series a row is of, and two series may have the same hash: make it a category in `columns`, without `hash_buckets`",
+                column.name
+            );
+            Some((column.name.clone(), read))
+        }
+        Some((column, _)) => Some((column.name.clone(), Read::Text)),
+    };
+    Ok(Some(Windows { rows: asked.rows, horizon: asked.horizon, time, series }))
+}
+
+/// Refuses a configuration that asks a trained model for other windows than it was trained on.
+pub fn expect_windows(codec: &TableCodec, options: &TableOptions) -> Result<()> {
+    let own = codec.windows.as_ref().map(|own| (own.rows, own.horizon));
+    let asked = options.windows.as_ref().map(|asked| (asked.rows, asked.horizon));
+    let words = |windows: Option<(usize, usize)>| match windows {
+        Some((rows, horizon)) => format!("`window = {rows}` with `horizon = {horizon}`"),
+        None => "single rows, without `window`".to_owned(),
+    };
+    ensure!(
+        own == asked,
+        "the model was trained on {}, and the configuration asks for {}: train a model anew for other windows",
+        words(own),
+        words(asked)
+    );
+    Ok(())
+}

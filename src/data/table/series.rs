@@ -1,0 +1,185 @@
+//! The rows of a table as series: one behind the other, each in its order.
+
+use super::super::row_names::RowNames;
+use super::codec::Cells;
+use super::division::Parts;
+use super::raw::Raw;
+use anyhow::{Result, bail};
+use std::collections::HashMap;
+
+/// The rows of a table as series.
+#[derive(Debug)]
+pub struct Series {
+    /// The rows of one series behind those of another, each in its order.
+    order: Vec<u32>,
+    /// Where each row is in `order`; `u32::MAX`: it is left out.
+    places: Vec<u32>,
+    /// Where series begin in `order`, and where the last ends.
+    begins: Vec<u32>,
+    /// The time of each row, if a column says it.
+    times: Option<Vec<f64>>,
+}
+
+impl Series {
+    /// Those of a table, of which a column may say the time of each row, and another one its series. Rows that are left out are in none.
+    ///
+    /// # Errors
+    /// The column that orders rows is missing in one of them, or two rows of a series have the same there.
+    pub fn of(time: Option<&str>, series: Option<&str>, raw: &Raw) -> Result<Series> {
+        let called = |row: u32| match &**raw.names() {
+            RowNames::Lines(lines) if !lines.lines.is_empty() => lines.at(row as usize).to_string(),
+            _ => format!("row {}", row + 1),
+        };
+        let mut order: Vec<u32> = (0..raw.rows() as u32).filter(|row| !raw.skips(*row)).collect();
+        let numbers = match series {
+            Some(name) => numbered(&*raw.column(name)?),
+            None => vec![0; raw.rows()],
+        };
+        let times = match time {
+            Some(name) => match raw.column(name)?.into_owned() {
+                Cells::Numbers(times) => Some(times),
+                Cells::Texts(..) => bail!("the column `{name}` orders the rows, and was read as a text"),
+            },
+            None => None,
+        };
+        if let (Some(times), Some(name)) = (&times, time) {
+            if let Some(row) = order.iter().find(|row| times[**row as usize].is_nan()) {
+                bail!("{}: `{name}` is missing, and rows are ordered by it", called(*row));
+            }
+            order.sort_by(|a, b| {
+                let [a, b] = [*a, *b].map(|row| row as usize);
+                numbers[a].cmp(&numbers[b]).then(times[a].total_cmp(&times[b])).then(a.cmp(&b))
+            });
+            let same = |pair: &&[u32]| {
+                let [a, b] = [pair[0], pair[1]].map(|row| row as usize);
+                numbers[a] == numbers[b] && times[a] == times[b]
+            };
+            if let Some(pair) = order.windows(2).find(same) {
+                let [a, b] = [pair[0], pair[1]].map(called);
+                bail!(
+                    "{a} and {b} have the same `{name}`{}",
+                    match series {
+                        Some(series) => format!(" and the same `{series}`: a series has one row at a time"),
+                        None => ": a series has one row at a time; where a table has several, `series_column` names the column that says which a row is of".to_owned(),
+                    }
+                );
+            }
+        } else {
+            order.sort_by_key(|row| numbers[*row as usize]);
+        }
+        let mut places = vec![u32::MAX; raw.rows()];
+        order.iter().zip(0..).for_each(|(row, place)| places[*row as usize] = place);
+        let next = |pair: &[u32]| numbers[pair[0] as usize] != numbers[pair[1] as usize];
+        let between = order.windows(2).zip(1..).filter(|(pair, _)| next(pair)).map(|(_, place)| place);
+        let begins = std::iter::once(0).chain(between).chain([order.len() as u32]).collect();
+        Ok(Series { order, places, begins, times })
+    }
+
+    /// Where the series of a row begins and ends, and where the row is; `None`: it is left out.
+    fn place(&self, row: u32) -> Option<[usize; 3]> {
+        let place = self.places[row as usize];
+        let end = self.begins.partition_point(|begin| *begin <= place);
+        (place != u32::MAX).then(|| [self.begins[end - 1], place, self.begins[end]].map(|at| at as usize))
+    }
+
+    /// The rows of a window that ends with `row`, if so many are there.
+    pub fn window(&self, row: u32, rows: usize) -> Option<&[u32]> {
+        let [begin, place, _] = self.place(row)?;
+        (place + 1 - begin >= rows).then(|| &self.order[place + 1 - rows..=place])
+    }
+
+    /// The rows behind `row`, if so many are there.
+    pub fn behind(&self, row: u32, rows: usize) -> Option<&[u32]> {
+        let [_, place, end] = self.place(row)?;
+        (end - place > rows).then(|| &self.order[place + 1..=place + rows])
+    }
+
+    /// The last row of each series of so many rows, in the order of the table.
+    pub fn last(&self, window: usize) -> Vec<u32> {
+        let ends = self.begins[1..].iter().filter_map(|end| (*end as usize).checked_sub(1));
+        let mut rows: Vec<u32> = ends.filter_map(|end| self.order.get(end).copied()).collect();
+        rows.retain(|row| self.window(*row, window).is_some());
+        rows.sort_unstable();
+        rows
+    }
+
+    /// The last rows of the windows of each part: those whose rows behind are all of that part. Windows between two parts are in none.
+    pub fn divided(&self, [window, horizon]: [usize; 2], parts: &Parts) -> Parts {
+        let mut part_of = vec![0u8; self.places.len()];
+        for (rows, part) in [(&parts.train, 1), (&parts.val, 2), (&parts.test, 3)] {
+            rows.iter().for_each(|row| part_of[*row as usize] = part);
+        }
+        let mut own = Parts::default();
+        for row in 0..self.places.len() as u32 {
+            let (Some(_), Some(behind)) = (self.window(row, window), self.behind(row, horizon)) else {
+                continue;
+            };
+            let part = part_of[behind[0] as usize];
+            if behind.iter().any(|row| part_of[*row as usize] != part) {
+                continue;
+            }
+            match part {
+                1 => own.train.push(row),
+                2 => own.val.push(row),
+                3 => own.test.push(row),
+                _ => {}
+            }
+        }
+        own
+    }
+
+    /// How late each row is: its time or, where no column says one, how much of its series lies before it.
+    pub fn times(&self) -> Vec<f64> {
+        if let Some(times) = &self.times {
+            return times.clone();
+        }
+        let share = |row: u32| {
+            self.place(row).map_or(0.0, |[begin, place, end]| (place + 1 - begin) as f64 / (end - begin) as f64)
+        };
+        (0..self.places.len() as u32).map(share).collect()
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.order[..])
+            + size_of_val(&self.places[..])
+            + self.times.as_ref().map_or(0, |times| size_of_val(&times[..]))
+    }
+
+    /// How many series there are, and the rows of the longest.
+    pub fn measures(&self) -> [usize; 2] {
+        let lengths = self.begins.windows(2).map(|pair| (pair[1] - pair[0]) as usize);
+        [lengths.clone().filter(|length| *length > 0).count(), lengths.max().unwrap_or(0)]
+    }
+
+    /// How many series are shorter than `rows`.
+    pub fn shorter_than(&self, rows: usize) -> usize {
+        self.begins.windows(2).filter(|pair| pair[1] > pair[0] && ((pair[1] - pair[0]) as usize) < rows).count()
+    }
+
+    /// Steps from row to row within series: how many there are, how many are longer than most, how long most are, and the longest. `None` where no column has times.
+    pub fn steps(&self) -> Option<(usize, usize, f64, f64)> {
+        let times = self.times.as_ref()?;
+        let within = self.begins.windows(2).flat_map(|pair| self.order[pair[0] as usize..pair[1] as usize].windows(2));
+        let mut steps: Vec<f64> = within.map(|pair| times[pair[1] as usize] - times[pair[0] as usize]).collect();
+        steps.sort_unstable_by(f64::total_cmp);
+        let (usual, longest) = (*steps.get(steps.len() / 2)?, *steps.last()?);
+        // Months differ in length.
+        let longer = steps.len() - steps.partition_point(|step| *step <= 1.2 * usual);
+        Some((steps.len(), longer, usual, longest))
+    }
+}
+
+/// A number for each row: the same where the cells are the same, in the order in which they come first.
+fn numbered(cells: &Cells) -> Vec<u32> {
+    let mut known = HashMap::new();
+    let mut number = |key: u64| {
+        let next = known.len() as u32;
+        *known.entry(key).or_insert(next)
+    };
+    match cells {
+        // Minus zero is zero.
+        Cells::Numbers(values) => values.iter().map(|value| number((value + 0.0).to_bits())).collect(),
+        Cells::Texts(numbers, _) => numbers.iter().map(|text| number(text.map_or(u64::MAX, u64::from))).collect(),
+    }
+}

@@ -1,0 +1,271 @@
+//! Samples of several rows of a series.
+
+use super::super::super::field::{Field, TARGETS};
+use super::super::*;
+use super::{Place, open};
+use crate::data::HoldOut;
+
+/// Two series in no order: `b` has what `a` has ten times, and `a` is a row longer.
+const SHOPS: &str = "shop,day,sold,cost,open
+b,2026-01-02,20,2,yes
+a,2026-01-01,1,1,yes
+a,2026-01-04,4,4,no
+b,2026-01-01,10,1,yes
+a,2026-01-03,3,3,yes
+b,2026-01-04,40,4,no
+b,2026-01-03,30,3,yes
+a,2026-01-02,2,2,yes
+a,2026-01-05,5,5,yes
+";
+
+/// Windows of two rows, and one row behind them.
+fn options(place: &Place, target: &[&str]) -> TableOptions {
+    let plain = Encoding::Number { scaling: Scaling::None, fill: Fill::Zero, bins: 8 };
+    let rule = |name: &str| Rule { pattern: name.into(), choice: Choice::Encode(plain) };
+    let own = place.options(target[0]);
+    TableOptions {
+        target: target.iter().map(|name| (*name).to_owned()).collect(),
+        standardize_target: false,
+        rules: ["sold", "cost"].map(rule).to_vec(),
+        windows: Some(WindowsOptions { rows: 2, horizon: 1, series: Some("shop".into()) }),
+        division: Division { time_column: Some("day".into()), ..own.division.clone() },
+        ..own
+    }
+}
+
+/// What sample `i` has of field number `field`.
+fn numbers(split: &Split, i: usize, field: usize) -> Vec<f32> {
+    let mut bytes = Vec::new();
+    split.identify(i, field, &mut |more| bytes.extend_from_slice(more));
+    bytes.as_chunks().0.iter().map(|number| f32::from_ne_bytes(*number)).collect()
+}
+
+fn all(split: &Split, field: usize) -> Vec<Vec<f32>> {
+    (0..split.len()).map(|i| numbers(split, i, field)).collect()
+}
+
+/// The error of a table with these options.
+fn fault(options: &TableOptions) -> String {
+    format!("{:#}", open(options).map(|_| ()).unwrap_err())
+}
+
+#[test]
+fn a_sample_is_rows_of_one_series_in_their_order_and_what_comes_next() {
+    let place = Place::new(SHOPS);
+    let set = open(&options(&place, &["sold"])).unwrap();
+    // `sold`, `cost` and whether the shop is open; neither the series nor its days.
+    let [inputs, target] = &set.spec.fields[..] else { panic!("{:?}", set.spec.fields) };
+    assert_eq!((inputs.shape.dims(), target.shape.dims()), (&[2, 3][..], &[1][..]));
+    // In the order of the table by their last rows: `b` of the second day first.
+    let windows = [
+        [20., 2., 1., 10., 1., 1., 30.],
+        [3., 3., 1., 2., 2., 1., 4.],
+        [30., 3., 1., 20., 2., 1., 40.],
+        [2., 2., 1., 1., 1., 1., 3.],
+        [4., 4., 0., 3., 3., 1., 5.],
+    ];
+    let mut expected: Vec<Vec<f32>> = windows.iter().map(|w| [&w[3..6], &w[..3], &w[6..]].concat()).collect();
+    let mut got: Vec<Vec<f32>> =
+        all(&set.train, 0).into_iter().zip(all(&set.train, 1)).map(|(x, y)| [x, y].concat()).collect();
+    expected.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    got.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    assert_eq!(got, expected);
+    assert_eq!(set.train.name(0).unwrap(), "line 2", "the row of a sample is the last of its window");
+}
+
+#[test]
+fn several_rows_of_several_columns_are_learnt_column_by_column() {
+    let place = Place::new(SHOPS);
+    let own = TableOptions { standardize_target: true, ..options(&place, &["sold", "cost"]) };
+    let windows = Some(WindowsOptions { rows: 1, horizon: 3, series: Some("shop".into()) });
+    let own = TableOptions { windows, ..own };
+    let set = open(&own).unwrap();
+    let targets = all(&set.train, 1);
+    assert!(targets.contains(&vec![2., 3., 4., 2., 3., 4.]) && targets.contains(&vec![20., 30., 40., 2., 3., 4.]));
+    assert_eq!(targets.len(), 3);
+    let field = &set.spec.fields[1];
+    assert_eq!((field.shape.dims(), &field.name[..]), (&[6][..], TARGETS));
+    // The mean of each column stands for each of its rows.
+    let mean = &field.standard.as_ref().unwrap().mean;
+    assert_eq!(mean[..3], [mean[0]; 3]);
+    assert_eq!((mean[3..].to_vec(), (mean[0] - 115.0 / 9.0).abs() < 1e-5), (vec![25.0 / 9.0; 3], true));
+    let names = TableCodec::of(&set.spec).unwrap().answers_named();
+    assert_eq!(names, ["sold_1", "sold_2", "sold_3", "cost_1", "cost_2", "cost_3"]);
+}
+
+/// The rows behind a window say which part it is of; a window between two parts is of none. What is fitted is of the rows of training.
+#[test]
+fn no_window_of_training_learns_a_row_that_is_held_out() {
+    let rows: String = (0..40).map(|i| format!("{i},{}\n", if i < 30 { i } else { 1000 })).collect();
+    let place = Place::new(&format!("t,y\n{rows}"));
+    let own = place.options("y");
+    let with = |time: Option<&str>| TableOptions {
+        windows: Some(WindowsOptions { rows: 4, horizon: 3, series: None }),
+        division: Division {
+            hold_out: Some(HoldOut::Count(10)),
+            time_column: time.map(str::to_owned),
+            ..own.division.clone()
+        },
+        drop: if time.is_none() { vec!["t".into()] } else { Vec::new() },
+        ..own.clone()
+    };
+    for options in [with(Some("t")), with(None)] {
+        let set = open(&options).unwrap();
+        // Windows end with the rows 3 to 26, and 29 to 36.
+        assert_eq!((set.train.len(), set.val.len()), (24, 8));
+        assert!(all(&set.train, 1).iter().flatten().all(|y| *y < 30.0));
+        assert!(all(&set.val, 1).iter().flatten().all(|y| *y == 1000.0));
+        let standard = set.spec.fields[1].standard.clone().unwrap();
+        assert_eq!(standard.mean, [14.5; 3]);
+        // Rows of training stand in the windows of those that are held out.
+        assert!(numbers(&set.val, 0, 0).iter().all(|x| x.abs() < 2.0));
+    }
+    // Of each series the same part, where no column has times.
+    let rows: String = (0..40).map(|i| format!("{},{i}\n", ["a", "b"][usize::from(i >= 30)])).collect();
+    let place = Place::new(&format!("s,y\n{rows}"));
+    let own = place.options("y");
+    let windows = Some(WindowsOptions { rows: 2, horizon: 1, series: Some("s".into()) });
+    let division = Division { hold_out: Some(HoldOut::Fraction(0.2)), ..own.division.clone() };
+    let set = open(&TableOptions { windows, division, ..own }).unwrap();
+    assert_eq!(all(&set.val, 1).concat(), [24., 25., 26., 27., 28., 29., 38., 39.]);
+}
+
+#[test]
+fn a_missing_target_is_learnt_of_no_window_and_stands_in_some() {
+    let place = Place::new("y\n1\n2\n\"\"\n4\n5\n6\n");
+    let windows = Some(WindowsOptions { rows: 2, horizon: 1, series: None });
+    let rules = vec![Rule {
+        pattern: "y".into(),
+        choice: Choice::Encode(Encoding::Number { scaling: Scaling::None, fill: Fill::Zero, bins: 8 }),
+    }];
+    let set = open(&TableOptions { windows, rules, ..place.options("y") }).unwrap();
+    assert_eq!(all(&set.train, 1).concat(), [4., 5., 6.]);
+    assert_eq!(set.spec.fields[0].shape.dims(), [2, 1], "of rows of training none is missing");
+    assert_eq!(all(&set.train, 0), [[2., 0.], [0., 4.], [4., 5.]]);
+}
+
+#[test]
+fn the_class_of_the_next_row_is_learnt() {
+    let rows: String = (0..12).map(|i| format!("{i},{}\n", ["red", "green", "blue"][i % 3])).collect();
+    let place = Place::new(&format!("t,light\n{rows}"));
+    let own = place.options("light");
+    let windows = Some(WindowsOptions { rows: 3, horizon: 1, series: None });
+    let division = Division { time_column: Some("t".into()), ..own.division.clone() };
+    let options = TableOptions { windows, division, ..own };
+    let set = open(&options).unwrap();
+    let field = &set.spec.fields[1];
+    assert_eq!((field.shape.len(), field.kind.classes().unwrap().number), (1, 3));
+    assert_eq!(set.spec.fields[0].shape.dims(), [3, 3], "what the light was is a category");
+    let mut classes = Vec::new();
+    (0..set.train.len()).for_each(|i| assert!(set.train.classes(i, 1, |class| classes.push(class))));
+    assert_eq!(classes, [2, 1, 0, 2, 1, 0, 2, 1, 0]);
+    let windows = Some(WindowsOptions { rows: 3, horizon: 2, series: None });
+    assert!(fault(&TableOptions { windows, ..options }).contains("set it to 1"));
+}
+
+#[test]
+fn a_trained_model_answers_for_the_last_row_of_each_series() {
+    let place = Place::new(SHOPS);
+    let own = options(&place, &["sold"]);
+    let set = open(&own).unwrap();
+    let codec = TableCodec::of(&set.spec).unwrap();
+    assert_eq!(codec.taken().collect::<Vec<_>>(), ["sold", "cost", "open", "day", "shop"]);
+    assert_eq!(TableCodec::read(&codec.written().unwrap()), Some(codec.clone()));
+    let path = place.write("new.csv", SHOPS);
+    let split = read_rows(&path, &codec, false, &mut Unseen::default()).unwrap();
+    assert_eq!((split.len(), split.fields().len()), (2, 1));
+    assert_eq!(all(&split, 0), [[30., 3., 1., 40., 4., 0.], [4., 4., 0., 5., 5., 1.]]);
+    assert_eq!([split.at(0), split.at(1)], [5, 8]);
+    assert_eq!([split.name(0), split.name(1)], [Some("b".to_owned()), Some("a".to_owned())]);
+    // The same of rows that come one by one.
+    let mut given = Given::new(&codec);
+    for line in SHOPS.lines().skip(1) {
+        let [shop, day, sold, cost, open] = line.split(',').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let cells = [sold, cost, open, day, shop].map(|text| Some(Cell::Text(text.into())));
+        given.add(&cells, Some(&Cell::Text(shop.into()))).unwrap();
+    }
+    let raw = given.raw();
+    let bytes: Vec<u8> = all(&split, 0).concat().iter().flat_map(|number| number.to_ne_bytes()).collect();
+    assert_eq!(codec.input_bytes(&raw).unwrap(), [bytes]);
+    // Too few rows; other windows than were trained on.
+    let short = place.write("short.csv", "shop,day,sold,cost,open\na,2026-01-01,1,1,yes\nb,2026-01-01,1,1,yes\n");
+    let error = read_rows(&short, &codec, false, &mut Unseen::default()).unwrap_err();
+    assert!(
+        format!("{error:#}").contains("takes the last 2 rows of a series, and the longest of 2 series has 1"),
+        "{error:#}"
+    );
+    let fitted = Some(Box::new(codec));
+    let windows = Some(WindowsOptions { rows: 3, horizon: 1, series: Some("shop".into()) });
+    let again = TableOptions { fitted, ..own };
+    assert_eq!(all(&open(&again).unwrap().train, 0), all(&set.train, 0));
+    let error = fault(&TableOptions { windows, ..again });
+    assert!(
+        error.contains("trained on `window = 2` with `horizon = 1`, and the configuration asks for `window = 3`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn series_that_make_no_windows_are_refused_with_the_reason() {
+    let of = |content: &str, change: &dyn Fn(&mut TableOptions)| {
+        let place = Place::new(content);
+        let mut own = options(&place, &["sold"]);
+        change(&mut own);
+        fault(&own)
+    };
+    let nothing = |_: &mut TableOptions| ();
+    let error = of(&format!("{SHOPS}a,2026-01-03,9,9,yes\n"), &nothing);
+    assert!(
+        error.contains(
+            "row at line 6 and row at line 11 have the same `day` and the same `shop`: a series has one row at a time"
+        ),
+        "{error}"
+    );
+    let error = of(SHOPS, &|own| own.windows.as_mut().unwrap().series = None);
+    assert!(error.contains("`series_column` names the column"), "{error}");
+    let error = of(&format!("{SHOPS}a,,9,9,yes\n"), &nothing);
+    assert!(error.contains("row at line 11: `day` is missing, and rows are ordered by it"), "{error}");
+    let error = of(&SHOPS.replace("2026-01-0", "day "), &nothing);
+    assert!(error.contains("`day` says the order of the rows"), "{error}");
+    let error = of(SHOPS, &|own| own.windows.as_mut().unwrap().rows = 5);
+    assert!(
+        error.contains(
+            "no window of 5 rows with the 1 row behind it is for training: there are 2 series of at most 5 rows"
+        ),
+        "{error}"
+    );
+    let error = of(SHOPS, &|own| own.windows.as_mut().unwrap().series = Some("store".into()));
+    assert!(error.contains("`series_column` names a column `store`"), "{error}");
+    let hashed = Rule { pattern: "shop".into(), choice: Choice::Encode(Encoding::Hashed { buckets: 4 }) };
+    let error = of(SHOPS, &|own| own.rules.push(hashed.clone()));
+    assert!(error.contains("two series may have the same hash"), "{error}");
+}
+
+/// What is unusual of the series is said: those that are too short, and steps that are longer than most.
+#[test]
+fn short_series_and_long_steps_are_noted() {
+    let place = Place::new(&format!("{SHOPS}a,2026-02-05,6,6,yes\nc,2026-01-01,7,7,yes\n"));
+    let notes = open(&options(&place, &["sold"])).unwrap().notes.join("\n");
+    assert!(notes.contains("1 of 3 series have fewer than 3 rows"), "{notes}");
+    assert!(
+        notes.contains("1 of 8 steps from row to row are longer than 1 day, the usual one, the longest 31 days"),
+        "{notes}"
+    );
+    let notes = open(&options(&Place::new(SHOPS), &["sold"])).unwrap().notes;
+    assert!(!notes.iter().any(|note| note.contains("steps")), "{notes:?}");
+}
+
+#[test]
+fn the_model_takes_series_and_times_where_columns_name_them() {
+    let place = Place::new(SHOPS);
+    let mut own = options(&place, &["sold"]);
+    let category = Encoding::Category { most: 8, least: 1 };
+    let date = Encoding::Date { form: None, time_of_day: false };
+    own.rules.push(Rule { pattern: "shop".into(), choice: Choice::Encode(category) });
+    own.rules.push(Rule { pattern: "day".into(), choice: Choice::Encode(date) });
+    let set = open(&own).unwrap();
+    // Two shops, five numbers of a date, `sold`, `cost`, `open`.
+    assert_eq!(set.spec.fields[0].shape.dims(), [2, 2 + 5 + 3]);
+    assert!(set.spec.fields.iter().all(|field: &Field| field.lengths.is_empty()));
+    assert_eq!(set.train.len(), 5);
+}
