@@ -34,6 +34,8 @@ pub enum Takes {
     Tags,
     /// Texts with an answer each.
     Answers,
+    /// Windows of the rows of a table.
+    Series,
 }
 
 /// What the architecture of that name takes.
@@ -46,6 +48,7 @@ pub fn takes(name: &str) -> Takes {
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
         "lstm_tagger" => Takes::Tags,
+        "lstm_forecaster" => Takes::Series,
         "gru_seq2seq" | "transformer" => Takes::Answers,
         "lenet5" | "mlp_mixer" | "resnet9" | "resnet18_cifar" | "vit_small_32" => {
             Takes::Images { side: 32, only: true }
@@ -91,6 +94,12 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
         Takes::Columns => {
             return needs(
                 "the columns of a table",
+                &format!("name one: `runner init data.csv --target COLUMN --model {name}`"),
+            );
+        }
+        Takes::Series => {
+            return needs(
+                "the series of a table",
                 &format!("name one: `runner init data.csv --target COLUMN --model {name}`"),
             );
         }
@@ -240,6 +249,7 @@ mod tests {
                 "llama",
                 "lstm",
                 "lstm_classifier",
+                "lstm_forecaster",
                 "lstm_tagger",
                 "tabm",
                 "tabular",

@@ -9,6 +9,7 @@ mod numbers;
 mod parameters;
 mod photos;
 mod place;
+mod series;
 mod table;
 mod text;
 mod words;

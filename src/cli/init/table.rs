@@ -3,7 +3,7 @@
 use super::architecture::{Takes, expect, takes};
 use super::parameters::{Parameters, Values};
 use super::writing::{Writing, quoted};
-use super::{Made, Wanted, answers, described, draft, named, run_name, words};
+use super::{Made, Wanted, answers, described, draft, named, run_name, series, words};
 use crate::api::failure::Failure;
 use crate::cli::models::heading;
 use crate::cli::show::table::lines;
@@ -113,6 +113,13 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
             names.join(", ")
         )));
     };
+    if let Some(model) = wanted.model.filter(|model| takes(model) == Takes::Series) {
+        return match columns(&Keys::default().draft(wanted, target)?) {
+            Ok(columns) => series::configuration(wanted, model, target, &columns),
+            // Texts have models of their own, which the refusal names.
+            Err(error) => words::of_table(wanted, target).unwrap_or(Err(error)),
+        };
+    }
     if let Some(made) = answers::of_table(wanted, target) {
         return made;
     }
@@ -372,6 +379,7 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
     };
     if let Some(date) = column_of(CellType::Dates) {
         out.maybe("time_column", &quoted(&date.column.name), "hold out the latest rows instead of random ones");
+        out.comment("Of series what comes next is learnt: `runner init … --model lstm_forecaster` writes how.");
     }
     let few =
         columns.iter().filter(input).find(|shown| shown.column.whole && (3..=FEW).contains(&shown.column.distinct));

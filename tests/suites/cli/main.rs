@@ -87,6 +87,7 @@ mod runs;
 mod sample_weights;
 mod seeds;
 #[cfg(unix)]
+mod series;
 mod serve;
 mod several_texts;
 mod show;

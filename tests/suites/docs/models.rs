@@ -30,7 +30,11 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
     let learns_classes_of_texts = classes.is_some();
     // What has no classes learns its input.
     let learns_classes = classes.is_some() || matches!(shape, [context] if *context != FEATURES);
-    let loss = if learns_classes { "'cross_entropy'" } else { "'mse'\ntarget = 'inputs'" };
+    let loss = match shape {
+        [_, _] => "'mse'",
+        _ if learns_classes => "'cross_entropy'",
+        _ => "'mse'\ntarget = 'inputs'",
+    };
     let classes = classes.unwrap_or(2);
     let folder = tempfile::tempdir().unwrap();
     let data = match shape {
@@ -56,6 +60,15 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
                     format!("source = '{source}'\npath = {file:?}\nmax_length = {context}")
                 }
             }
+        }
+        [rows, columns] => {
+            let file = folder.path().join("series.csv");
+            let cells =
+                |row: usize| (0..*columns).map(move |column| row * (column + 3) % 101).map(|cell| cell.to_string());
+            let names = (0..*columns).map(|column| format!("x{column}"));
+            let lines = std::iter::once(names.collect::<Vec<_>>()).chain((0..100).map(|row| cells(row).collect()));
+            std::fs::write(&file, lines.map(|line| line.join(",") + "\n").collect::<String>()).unwrap();
+            format!("source = 'csv'\npath = {file:?}\ntarget = 'x0'\nwindow = {rows}\nhorizon = {classes}")
         }
         [_] => {
             let file = folder.path().join("table.csv");
@@ -91,6 +104,9 @@ const WRITERS: [&str; 2] = ["gru_seq2seq.toml", "transformer.toml"];
 
 /// Numbers in a row of the table that the model for tables is counted for.
 const FEATURES: usize = 16;
+
+/// Rows of a window that the model for series is counted for.
+const WINDOW: usize = 28;
 
 /// Tokens that models of text are counted for.
 const TOKENS: usize = 128;
@@ -139,6 +155,9 @@ fn the_table_of_models_is_fresh() {
             | "tabular_mlp.toml"
             | "tabular_resnet.toml"
             | "ft_transformer.toml" => (vec![FEATURES], format!("rows of {FEATURES} numbers")),
+            "lstm_forecaster.toml" => {
+                (vec![WINDOW, FEATURES], format!("windows of {WINDOW} rows of {FEATURES} numbers"))
+            }
             _ if WRITERS.contains(&file) => (vec![TOKENS], format!("{TOKENS} tokens, and {TOKENS} of the answer")),
             _ if params.get("vocabulary").is_some() => (vec![TOKENS], format!("{TOKENS} tokens")),
             _ => (vec![3, side, side], format!("{side}×{side}")),

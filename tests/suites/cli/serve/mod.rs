@@ -10,6 +10,7 @@ mod limits;
 mod members;
 mod page;
 mod protocol;
+mod series;
 mod texts;
 mod tls;
 mod turns;

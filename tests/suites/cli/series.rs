@@ -1,0 +1,180 @@
+//! Series: from a table to forecasts.
+
+use super::support::{Place, assert_same_runs, repository};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+
+/// Two machines, each with a row an hour: a count that goes up to 6 and begins anew, times ten for the second.
+pub fn machines(hours: usize) -> String {
+    let mut text = String::from("hour,machine,count\n");
+    for hour in 0..hours {
+        for (name, scale) in [("a", 1), ("b", 10)] {
+            let _ = writeln!(text, "{hour},{name},{}", (hour % 7) * scale);
+        }
+    }
+    text
+}
+
+fn config(more: &str) -> String {
+    format!(
+        "device = \"cpu\"\nseed = 2\n[data]\nsource = \"csv\"\npath = \"m.csv\"\ntarget = \"count\"\ntime_column = \"hour\"\n\
+         series_column = \"machine\"\nwindow = 14\nhorizon = 3\nbatch_size = 16\nvalidation_split = 0.25\n{more}\n[model]\n\
+         layers = [\"flatten\", {{ type = \"linear\", out_features = 64 }}, \"relu\", {{ type = \"linear\", out_features = 3 }}]\n\
+         [loss]\ntype = \"mse\"\n[optimizer]\ntype = \"adam\"\nlr = 0.01\n[train]\nepochs = 40\n"
+    )
+}
+
+pub fn place(more: &str) -> Place {
+    let place = Place::with(&config(more));
+    place.write("m.csv", machines(200));
+    place
+}
+
+/// What is forecast of the two machines, by their names.
+pub fn forecasts(answer: &Value) -> [Vec<f64>; 2] {
+    let all = answer.as_array().unwrap();
+    assert_eq!(all.len(), 2, "{answer}");
+    ["a", "b"].map(|name| {
+        let own = all.iter().find(|one| one["machine"] == name).unwrap();
+        own["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+    })
+}
+
+#[test]
+fn what_comes_next_is_learnt_and_predicted_for_each_series() {
+    let place = place("");
+    let shown = place.ok("data show c.toml").out;
+    for part in [
+        "a sample is 14 rows, each a vector of 1 number, and the 3 rows behind it to learn",
+        "it says the order of the rows",
+        "before, a number, standardised",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    place.ok("train c.toml --out r --quiet");
+    // Hours up to 199, which has 3: 4, 5 and 6 come next.
+    let answer: Value = serde_json::from_str(&place.ok("predict r m.csv --json").out).unwrap();
+    for (values, scale) in forecasts(&answer).iter().zip([1.0, 10.0]) {
+        for (value, wanted) in values.iter().zip([4.0, 5.0, 6.0]) {
+            assert!((value - wanted * scale).abs() < 3.0, "{answer}");
+        }
+    }
+    // The same of the last rows alone, in any order, with the columns of the table.
+    let table = machines(200);
+    let (head, rows) = table.split_once('\n').unwrap();
+    let mut last: Vec<&str> = rows.lines().rev().take(28).collect();
+    last.swap(3, 20);
+    place.write("last.csv", format!("{head}\n{}\n", last.join("\n")));
+    let again: Value = serde_json::from_str(&place.ok("predict r last.csv --json").out).unwrap();
+    assert_eq!(forecasts(&again), forecasts(&answer));
+    let kept = place.ok("predict r last.csv --keep-columns --format csv").out;
+    assert!(kept.starts_with("hour,machine,count,value_count_1,value_count_2,value_count_3\n199,"), "{kept}");
+    assert_eq!(kept.lines().count(), 3, "{kept}");
+    // Figures by the rows behind a window, and all windows with what came.
+    let evaluated = place.ok("eval r --predictions p.csv").out;
+    assert!(evaluated.contains("count_1") && evaluated.contains("count_3"), "{evaluated}");
+    // The last 100 rows are held out: 50 hours of each machine, 48 of them with three hours in them.
+    let lines = place.read("p.csv");
+    assert_eq!(lines.lines().count(), 1 + 2 * 48);
+    assert!(lines.starts_with("sample,line,target_1,target_2,target_3,prediction_1"), "{lines}");
+    // Too few rows, and a column that is not there.
+    place.write("short.csv", format!("{head}\n{}\n", last[..20].join("\n")));
+    let error = place.fails("predict r short.csv", 1);
+    assert!(error.contains("takes the last 14 rows of a series, and the longest of 2 series has"), "{error}");
+    place.write("other.csv", "hour,count\n1,1\n");
+    assert!(place.fails("predict r other.csv", 1).contains("`machine`"));
+}
+
+/// An interrupted run goes on with the same bits, and threads and workers change none.
+#[test]
+fn a_run_over_windows_goes_on_with_the_same_bits() {
+    let place = place("");
+    place.ok("train c.toml --out whole --quiet --set train.epochs=4");
+    place.ok("train c.toml --out parts --quiet --set train.epochs=2 --threads 1 --set data.workers=3");
+    place.ok("train --resume parts --quiet --set train.epochs=4");
+    assert_same_runs((&place, "whole"), (&place, "parts"));
+    let changed = place.fails("train --resume parts --set data.window=7 --set train.epochs=5", 2);
+    assert!(changed.contains("window"), "{changed}");
+    // Another order of the rows is another table with the same windows.
+    let table = machines(200);
+    let mut rows: Vec<&str> = table.lines().skip(1).collect();
+    rows.sort_by_key(|row| row.split(',').nth(1).map(str::to_owned));
+    place.write("sorted.csv", format!("hour,machine,count\n{}\n", rows.join("\n")));
+    let mae = |command: &str| {
+        let figures: Value = serde_json::from_str(&place.ok(command).out).unwrap();
+        figures["metrics"]["mae"].as_f64().unwrap_or_else(|| panic!("{figures}"))
+    };
+    place.write("held.csv", table.clone());
+    let difference = mae("eval whole --data held.csv --json") - mae("eval whole --data sorted.csv --json");
+    assert!(difference.abs() < 1e-5, "{difference}");
+}
+
+#[test]
+fn mistakes_are_reported_at_their_places() {
+    let place = place("");
+    for (set, part) in [
+        ("--unset data.window --unset data.horizon", "`series_column` in `[data]` needs `window`"),
+        ("--unset data.window --unset data.series_column", "`horizon` in `[data]` needs `window`"),
+        ("--set data.window=0", "window"),
+        ("--set data.series_column=\"count\"", "is the target"),
+        ("--set data.series_column=\"machin\"", "`series_column` names a column `machin`"),
+        ("--set data.window=500", "no window of 500 rows with the 3 rows behind it is for training"),
+        ("--unset data.series_column", "have the same `hour`: a series has one row at a time"),
+        ("--set model.layers.3.out_features=2", "3"),
+    ] {
+        let error = place.fails(&format!("check c.toml {set}"), 2);
+        assert!(error.contains(part) && !error.contains("panicked"), "{set}: {part}: {error}");
+    }
+    for (more, part) in [
+        ("sample_weight = \"hour\"", "a window has several rows, and one weight"),
+        ("stratify_column = \"machine\"", "the latest rows of series are held out"),
+        ("group_column = \"machine\"", "the latest rows of series are held out, and no groups"),
+    ] {
+        place.write("other.toml", config(more));
+        let error = place.fails("check other.toml", 2);
+        assert!(error.contains(part), "{more}: {error}");
+    }
+    for model in ["tabular", "tabm", "ft_transformer", "dlrm"] {
+        let text = config("").split("[model]").next().unwrap().to_owned();
+        let rest = config("").split("[loss]").nth(1).unwrap().to_owned();
+        place.write("model.toml", format!("{text}[model]\nuse = \"{model}\"\n[loss]{rest}"));
+        let error = place.fails("check model.toml", 2);
+        assert!(error.contains("takes a row, and a sample is a window of rows"), "{model}: {error}");
+    }
+    place.write("mlp.toml", config("").replace("\"flatten\", ", ""));
+    let error = place.fails("check mlp.toml", 2);
+    assert!(error.contains("`sequence_pool` or `flatten` makes one vector of all"), "{error}");
+    let heads = format!("{}[[heads]]\ntarget = \"hour\"\nloss = \"mse\"\n", config(""));
+    place.write("heads.toml", heads);
+    let error = place.fails("check heads.toml", 2);
+    assert!(error.contains("a sample is a window of several"), "{error}");
+    place.ok("train c.toml --out r --quiet --set train.epochs=1");
+    assert!(place.fails("explain r", 2).contains("takes a window of rows"));
+    assert!(place.fails("export r r.onnx --preprocess", 2).contains("14 rows of a series"));
+    place.ok("export r r.onnx");
+    let error = place.fails("eval r --set data.window=7", 2);
+    assert!(error.contains("window"), "{error}");
+}
+
+/// The configuration and the table that come with the program; and what `init` writes for that table.
+#[test]
+fn visits_that_come_with_the_program_are_forecast() {
+    let place = Place::new();
+    let config = repository("configs/visits_forecast.toml");
+    place.ok(&format!("train {} --out r --device cpu --quiet", config.display()));
+    let last = place.metrics("r").pop().unwrap();
+    // The same weekday of the week before is off by 38.5, and the mean of four of them by 36.0.
+    let error = last["val_mae"].as_f64().unwrap();
+    assert!(error < 34.0, "{last}");
+    let table = repository("data/visits/visits.csv");
+    fs::copy(table, place.path("visits.csv")).unwrap();
+    let made = place.ok("init visits.csv --target visits --model lstm_forecaster");
+    assert!(made.err.contains("2,754 windows to train on"), "{made:?}");
+    let text = place.read("visits.toml");
+    for line in ["time_column = \"day\"", "series_column = \"library\"", "window = 28", "horizon = 7"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    place.ok("train visits.toml --out i --quiet --set train.epochs=1");
+    assert_eq!(place.ok("predict i visits.csv --format csv").out.lines().count(), 6);
+}
