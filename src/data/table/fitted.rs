@@ -263,7 +263,7 @@ impl TableCodec {
     /// The series that the rows of a table are of, if several make a sample.
     ///
     /// # Errors
-    /// As [`Series::of`].
+    /// The column that orders rows is missing in one of them, or two rows of a series have the same there.
     pub fn series(&self, raw: &Raw) -> Result<Option<Arc<Series>>> {
         self.windows.as_ref().map(|windows| windows.series_of(raw)).transpose()
     }

@@ -39,7 +39,7 @@ impl Windows {
     /// The rows of a table as series.
     ///
     /// # Errors
-    /// As [`Series::of`].
+    /// The column that orders rows is missing in one of them, or two rows of a series have the same there.
     pub fn series_of(&self, raw: &Raw) -> Result<Arc<Series>> {
         let [time, series] = [&self.time, &self.series].map(|key| key.as_ref().map(|(name, _)| name.as_str()));
         Ok(Arc::new(Series::of(time, series, raw)?))
@@ -50,7 +50,7 @@ impl Windows {
         series.divided([self.rows, self.horizon], &Parts { train: rows.to_vec(), ..Parts::default() }).train
     }
 
-    /// The windows of each part: see [`Series::divided`].
+    /// The last rows of the windows of each part: those whose rows behind are all of that part. Windows between two parts are in none.
     ///
     /// # Errors
     /// One that should have some has none.
