@@ -87,7 +87,7 @@ fn stems(name: &str) -> Vec<String> {
     let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
     // Those for tables and texts take no images; tests of tables and of text train them.
     let takes_images = |path: &Path| {
-        !["dlrm", "ft_transformer", "linear", "tabm", "tabular", "tabular_mlp", "tabular_resnet"]
+        !["dlrm", "ft_transformer", "linear", "lstm_forecaster", "tabm", "tabular", "tabular_mlp", "tabular_resnet"]
             .contains(&&stem(path)[..])
             && !std::fs::read_to_string(path).unwrap().contains("\nvocabulary = ")
     };

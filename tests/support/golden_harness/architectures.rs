@@ -20,7 +20,7 @@ pub fn names() -> Vec<String> {
     let files = fs::read_dir(root().join("models")).unwrap().map(|entry| entry.unwrap().path());
     // Those for tables and texts take no images. They are of layers whose goldens are those of layers, and models of texts have some of their own.
     let takes_images = |path: &Path| {
-        !["dlrm", "ft_transformer", "linear", "tabm", "tabular", "tabular_mlp", "tabular_resnet"]
+        !["dlrm", "ft_transformer", "linear", "lstm_forecaster", "tabm", "tabular", "tabular_mlp", "tabular_resnet"]
             .contains(&&stem(path)[..])
             && !fs::read_to_string(path).unwrap().contains("\nvocabulary = ")
     };
