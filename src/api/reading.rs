@@ -33,6 +33,9 @@ pub fn expect_own_columns(experiment: &Experiment, own: &Experiment) -> Result<(
         ("columns", rules(asked) != rules(own)),
         ("drop", asked.drop != own.drop),
         ("classes", asked.classes != own.classes),
+        ("series_column", asked.series_column != own.series_column),
+        // `eval --data` divides nothing, and asks for none.
+        ("time_column", own.window.is_some() && asked.time_column.is_some() && asked.time_column != own.time_column),
         ("standardize_target", asked.standardize_target != own.standardize_target),
     ];
     let Some((key, _)) = differ.into_iter().find(|(_, differs)| *differs) else { return Ok(()) };

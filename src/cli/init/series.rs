@@ -141,11 +141,7 @@ pub fn configuration(wanted: &Wanted, model: &'static str, target: &str, columns
     out.section("train").key("epochs", &epochs.to_string(), "");
     out.key("clip_grad_norm", "1.0", "steps of a recurrent net stay small");
     if val > 0 {
-        out.key(
-            "early_stopping",
-            "{ monitor = \"val_loss\", patience = 10 }",
-            "ends when it gets no better; best.safetensors is from before",
-        );
+        out.early_stopping(10);
     }
     let what = format!("it {task}, with {} windows to train on", thousands(train as u64));
     Ok(Made { text: out.text(), what })

@@ -325,11 +325,7 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     out.section("train");
     out.key("epochs", &epochs.to_string(), "");
     if val > 0 {
-        out.key(
-            "early_stopping",
-            "{ monitor = \"val_loss\", patience = 15 }",
-            "ends when it gets no better; best.safetensors is from before",
-        );
+        out.early_stopping(15);
     }
     let what = format!("it {task}, with {} rows to train on", thousands(train as u64));
     Made { text: out.text(), what }

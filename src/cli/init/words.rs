@@ -153,11 +153,7 @@ pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, 
             "the first thing to change: `runner lr-find` looks for one",
         );
         out.section("train").key("epochs", "10", "");
-        out.key(
-            "early_stopping",
-            "{ monitor = \"val_loss\", patience = 3 }",
-            "ends when it gets no better; best.safetensors is from before",
-        );
+        out.early_stopping(3);
         out.text()
     };
     let spec = described(&draft(&write(wanted.source.to_str().unwrap_or_default(), None))?)?;

@@ -42,6 +42,12 @@ impl Writing {
         self.line(&format!("# {key} = {value}"), remark)
     }
 
+    /// The end of a training that gets no better for so many epochs.
+    pub fn early_stopping(&mut self, patience: usize) -> &mut Self {
+        let value = format!("{{ monitor = \"val_loss\", patience = {patience} }}");
+        self.key("early_stopping", &value, "ends when it gets no better; best.safetensors is from before")
+    }
+
     fn line(&mut self, text: &str, remark: &str) -> &mut Self {
         let _ = match remark {
             "" => writeln!(self.0, "{text}"),

@@ -24,6 +24,8 @@ pub enum Effect {
 pub enum Rule {
     /// Two keys that exclude each other, and why. Where one lies over the other in a base, that one is left behind.
     Excludes(&'static str, &'static str, &'static str),
+    /// Two keys that exclude each other where a third one is not there, and why.
+    ExcludesWithout(&'static str, &'static str, &'static str, &'static str),
     /// One of two keys must be there.
     OneOf(&'static str, &'static str),
 }

@@ -157,6 +157,8 @@ pub fn check_rules(rules: &[Rule], part: &Part) {
     for rule in rules {
         match rule {
             Rule::Excludes(a, b, why) => part.conflict(a, b, why),
+            Rule::ExcludesWithout(a, b, key, why) if part.table.get(key).is_none() => part.conflict(a, b, why),
+            Rule::ExcludesWithout(..) => {}
             Rule::OneOf(a, b) => part.one_of(a, b),
         }
     }

@@ -38,6 +38,10 @@ impl Table {
         for rule in declaration.rules {
             match rule {
                 Rule::Excludes(a, b, _) => table.add_always(json!({ "not": { "required": [a, b] } })),
+                Rule::ExcludesWithout(a, b, key, _) => {
+                    let rule = json!({ "required": [a, b], "not": { "required": [key] } });
+                    table.add_always(json!({ "not": rule }));
+                }
                 Rule::OneOf(a, b) => table.add_whole(json!({ "anyOf": [{ "required": [a] }, { "required": [b] }] })),
             }
         }

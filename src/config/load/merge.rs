@@ -124,10 +124,13 @@ pub fn settle(before: &Table, after: &mut Table, sources: &Sources, left: &mut V
             settler.table(was, is, tag, section.types, known, section.name);
         }
         for rule in &section.rules {
-            if let Rule::Excludes(a, b, _) = rule {
-                settler.rivals(is, a, b, section.name);
-                settler.rivals(is, b, a, section.name);
-            }
+            let (a, b) = match rule {
+                Rule::Excludes(a, b, _) => (a, b),
+                Rule::ExcludesWithout(a, b, key, _) if is.get(key).is_none() => (a, b),
+                _ => continue,
+            };
+            settler.rivals(is, a, b, section.name);
+            settler.rivals(is, b, a, section.name);
         }
         if section.name == "model" {
             let (upper, lower) = LAYERS_OVER_WITH;

@@ -268,6 +268,14 @@ impl TableCodec {
         self.windows.as_ref().map(|windows| windows.series_of(raw)).transpose()
     }
 
+    /// The samples whose targets are in `rows`, by the numbers of their rows or, of windows, of the last of those.
+    pub(super) fn learnable(&self, series: Option<&Series>, rows: Vec<u32>) -> Vec<u32> {
+        match (&self.windows, series) {
+            (Some(windows), Some(series)) => windows.all(series, &rows),
+            _ => rows,
+        }
+    }
+
     /// The rows that a trained model answers for: the last one of each series; `None`: all.
     ///
     /// # Errors

@@ -168,12 +168,10 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let (all, cut) = codec.samples(&raw, series.as_ref(), true, &options.room).with_context(at)?;
     notes.extend(cut_in_words(&options.path, &codec, &all, cut));
     let mut parts = parts;
-    let mut every = whole.clone();
     if let (Some(series), Some(windows)) = (&series, &codec.windows) {
         if own.is_none() {
             notes.extend(windows.notes(series).into_iter().map(|words| format!("{}: {words}", at())));
         }
-        every = windows.all(series, &whole);
         parts = windows.divided(series, &parts).with_context(at)?;
     }
     // What its cells took is for others now.
@@ -189,7 +187,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
                     at()
                 ));
             }
-            val = all.select(&every);
+            val = all.select(&codec.learnable(series.as_deref(), whole));
         } else {
             let (all, rows) = validation(path, options, &codec, &mut notes).context(OfValidation)?;
             val = all.select(&rows);
@@ -277,10 +275,7 @@ fn validation(
     let series = codec.series(&raw).with_context(at)?;
     let (all, cut) = codec.samples(&raw, series.as_ref(), true, &options.room).with_context(at)?;
     notes.extend(cut_in_words(path, codec, &all, cut));
-    let rows = match (&series, &codec.windows) {
-        (Some(series), Some(windows)) => windows.all(series, &rows),
-        _ => rows,
-    };
+    let rows = codec.learnable(series.as_deref(), rows);
     ensure!(!rows.is_empty(), "{}: no series is long enough for a window with the rows behind it", at());
     Ok((all, rows))
 }

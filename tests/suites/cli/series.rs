@@ -86,6 +86,31 @@ fn what_comes_next_is_learnt_and_predicted_for_each_series() {
     assert!(place.fails("predict r other.csv", 1).contains("`machine`"));
 }
 
+/// A column says the parts, another one the order.
+#[test]
+fn parts_by_a_column_keep_the_order_of_time() {
+    let place = place("");
+    let part = |line: &str| match line.split(',').next().unwrap().parse::<usize>() {
+        Ok(hour) => ["train", "val", "test"][usize::from(hour >= 120) + usize::from(hour >= 160)],
+        Err(_) => "part",
+    };
+    let mut lines: Vec<String> = machines(200).lines().map(|line| format!("{line},{}\n", part(line))).collect();
+    lines[1..].reverse();
+    place.write("m.csv", lines.concat());
+    let parts = "--set data.split_column=part --unset data.validation_split";
+    let shown = place.ok(&format!("data show c.toml {parts}")).out;
+    // Windows of each machine end with the hours 13 to 116, 119 to 156, and 159 to 196.
+    assert!(shown.contains("208 windows to train on, 76 to validate on"), "{shown}");
+    assert!(shown.contains("it says the order of the rows"), "{shown}");
+    place.ok(&format!("train c.toml --quiet --out r --set train.epochs=1 {parts}"));
+    let figures: Value = serde_json::from_str(&place.ok("eval r --split test --json").out).unwrap();
+    assert_eq!(figures["samples"], 76);
+    for set in ["series_column=hour", "time_column=count"] {
+        let error = place.fails(&format!("eval r --set data.{set}"), 2);
+        assert!(error.contains("cannot be another one than in training") || error.contains("is the target"), "{error}");
+    }
+}
+
 /// An interrupted run goes on with the same bits, and threads and workers change none.
 #[test]
 fn a_run_over_windows_goes_on_with_the_same_bits() {

@@ -21,7 +21,7 @@ options! {
     /// alone, and travels in the checkpoint.
     #[rules(
         Excludes("split_column", "group_column", "`split_column` says itself which rows are held out"),
-        Excludes("split_column", "time_column", "`split_column` says itself which rows are held out"),
+        ExcludesWithout("split_column", "time_column", "window", "`split_column` says itself which rows are held out"),
         Excludes("group_column", "time_column", "rows are held out by groups or by time"),
         Excludes("stratify_column", "split_column", "`split_column` says itself which rows are held out"),
         Excludes("stratify_column", "group_column", "groups are held out whole, whatever else is in them"),
