@@ -75,7 +75,9 @@ fn what_waits_at_the_end_is_computed() {
     let second = [ask(&batcher, &[2]), ask(&batcher, &[3])];
     let third: Vec<_> = (0..3).map(|i| ask(&batcher, &[i; 2])).collect();
     drop(batcher);
-    (0..4).for_each(|_| go.send(()).unwrap());
+    // The first, two batches of four samples, and no more: a thread that has ended takes no message.
+    (0..3).for_each(|_| go.send(()).unwrap());
+    assert_eq!([4, 4], [(); 2].map(|()| sizes.recv().unwrap()));
     assert_eq!(first.blocking_recv().unwrap().unwrap(), [2.0]);
     for answer in second.into_iter().chain(third) {
         assert!(answer.blocking_recv().unwrap().is_ok());
