@@ -67,10 +67,11 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
     let named = (options.target.iter().map(|name| ("target", name)))
         .chain(options.heads.iter().map(|head| (HEADS, &head.column)))
         .chain(single);
-    // What the target was is a number that the model takes.
+    // What the target was is a number that the model takes, unless it learns what that is of the same rows.
+    let forecasts = options.windows.as_ref().is_some_and(|windows| windows.horizon > 0);
     let is_for_before = |rule: &Rule| {
         let number = matches!(rule.choice, Choice::Encode(Encoding::Number { .. }));
-        options.windows.is_some() && number && !options.classes && options.target.contains(&rule.pattern)
+        forecasts && number && !options.classes && options.target.contains(&rule.pattern)
     };
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     expect_there(named.chain(patterns), &names, |pattern, name| {
@@ -101,7 +102,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             );
         }
         if options.target.contains(name) {
-            return Ok(Use::Target(options.windows.as_ref().map(|_| before(options, column, rule))));
+            return Ok(Use::Target(forecasts.then(|| before(options, column, rule))));
         }
         if let Some(head) = options.heads.iter().find(|head| head.column == *name) {
             return Ok(Use::Head(head.name.clone()));

@@ -44,10 +44,10 @@ pub fn divide(
     if division.hold_out.is_none() && division.fold.is_none() {
         return Ok(everything());
     }
-    if let (Some(series), Some(how)) = (series, division.hold_out) {
+    if let (Some(series), Some(how), None) = (series, division.hold_out, &division.group_column) {
         return by_time(rows, how, &series.times());
     }
-    if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
+    if let (Some(column), Some(how), None) = (&division.time_column, division.hold_out, series) {
         let decimal = text.decimal(options.decimal);
         let form = options.rules.iter().find(|rule| rule.pattern == *column).and_then(|rule| match &rule.choice {
             Choice::Encode(Encoding::Date { form, .. }) => *form,

@@ -4,7 +4,7 @@ use super::codec::{Encoding, Read};
 use super::columns::Use;
 use super::fitted::TableCodec;
 use super::kinds::{CellType, Column, Odd};
-use super::options::{Choice, TableOptions};
+use super::options::{Choice, TableOptions, WindowsOptions};
 use super::windows::Windows;
 use anyhow::{Result, bail, ensure};
 
@@ -68,7 +68,19 @@ pub fn fit_windows(options: &TableOptions, columns: &[Column], uses: &[Use]) -> 
         }
         Some((column, _)) => Some((column.name.clone(), Read::Text)),
     };
-    Ok(Some(Windows { rows: asked.rows, horizon: asked.horizon, time, series }))
+    let WindowsOptions { rows, horizon, stride, .. } = *asked;
+    Ok(Some(Windows { rows, horizon, stride, time, series }))
+}
+
+impl TableCodec {
+    /// Its windows, which may begin elsewhere than in training.
+    pub fn windows_by(&self, options: &TableOptions) -> Option<Windows> {
+        let own = self.windows.clone()?;
+        Some(match &options.windows {
+            Some(asked) => Windows { stride: asked.stride, ..own },
+            None => own,
+        })
+    }
 }
 
 /// Refuses a configuration that asks a trained model for other windows than it was trained on.

@@ -13,6 +13,7 @@ use super::text::{Format, expect_rows, of_bytes, of_input, open};
 use super::tokens::TokensCodec;
 use super::unseen::Unseen;
 use super::windows::Windows;
+use crate::terminal::counted;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -276,20 +277,20 @@ impl TableCodec {
         }
     }
 
-    /// The rows that a trained model answers for: the last one of each series; `None`: all.
+    /// The rows that a trained model answers for: the last one of each window that it is asked about; `None`: all.
     ///
     /// # Errors
     /// No series has as many rows as the model takes.
     pub fn answered(&self, series: Option<&Series>) -> Result<Option<Vec<u32>>> {
         let (Some(windows), Some(series)) = (&self.windows, series) else { return Ok(None) };
-        let rows = series.last(windows.rows);
+        let rows = windows.answered(series);
         if rows.is_empty() {
             let [count, longest] = series.measures();
             let has = match count {
                 1 => format!("there are {longest}"),
                 _ => format!("the longest of {count} series has {longest}"),
             };
-            bail!("the model takes the last {} rows of a series, and {has}", windows.rows);
+            bail!("the model takes {} of a series one after the other, and {has}", counted(windows.rows, "row"));
         }
         Ok(Some(rows))
     }
@@ -353,6 +354,9 @@ fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<S
     let at = || format!("`{}`", text.path().display());
     let series = codec.series(&raw).with_context(at)?;
     let (all, _) = codec.samples(&raw, series.as_ref(), false, &room).with_context(at)?;
+    if let (Some(windows), Some(series)) = (&codec.windows, &series) {
+        unseen.note(windows.unanswered_in_words(series).as_slice());
+    }
     if let Some(rows) = codec.answered(series.as_deref()).with_context(at)? {
         return Ok(all.select(&rows));
     }

@@ -103,14 +103,14 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let windows = match fitted {
         Some(codec) => {
             expect_windows(codec, options).with_context(at)?;
-            codec.windows.clone()
+            codec.windows_by(options)
         }
         None => fit_windows(options, &columns, &uses).with_context(at)?,
     };
     // The table is written as the configuration says, whatever that of the training was.
     let own = fitted.map(|codec| {
         let TableOptions { decimal, id, sample_weight, format, .. } = options.clone();
-        TableCodec { decimal, id, sample_weight, format, ..codec.clone() }
+        TableCodec { decimal, id, sample_weight, format, windows: windows.clone(), ..codec.clone() }
     });
     let reads = match fitted {
         Some(_) => own.as_ref().map_or(Vec::new(), |codec| codec.reads(true)),

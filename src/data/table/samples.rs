@@ -68,8 +68,8 @@ impl TableCodec {
         match &field.kind {
             // A class is that of one row.
             FieldKind::Number => Field {
-                shape: [own.iter().product::<usize>() * windows.horizon].into(),
-                standard: field.standard.map(|standard| standard.repeated(windows.horizon)),
+                shape: [own.iter().product::<usize>() * windows.learnt()].into(),
+                standard: field.standard.map(|standard| standard.repeated(windows.learnt())),
                 ..field
             },
             _ => field,

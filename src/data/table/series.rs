@@ -4,6 +4,7 @@ use super::super::row_names::RowNames;
 use super::codec::Cells;
 use super::division::Parts;
 use super::raw::Raw;
+use super::windows::Windows;
 use anyhow::{Result, bail};
 use std::collections::HashMap;
 
@@ -88,10 +89,22 @@ impl Series {
         (place + 1 - begin >= rows).then(|| &self.order[place + 1 - rows..=place])
     }
 
-    /// The rows behind `row`, if so many are there.
-    pub fn behind(&self, row: u32, rows: usize) -> Option<&[u32]> {
+    /// The rows whose targets are learnt with the window that ends with `row`: so many behind it, if they are there, or that row itself.
+    pub fn learnt(&self, row: u32, horizon: usize) -> Option<&[u32]> {
         let [_, place, end] = self.place(row)?;
-        (end - place > rows).then(|| &self.order[place + 1..=place + rows])
+        match horizon {
+            0 => Some(&self.order[place..=place]),
+            rows => (end - place > rows).then(|| &self.order[place + 1..=place + rows]),
+        }
+    }
+
+    /// The last rows of all windows, in the order of the table.
+    pub fn ends<'a>(&'a self, windows: &'a Windows) -> impl Iterator<Item = u32> + 'a {
+        let whole = |row: &u32| {
+            let before = self.place(*row).and_then(|[begin, place, _]| (place + 1 - begin).checked_sub(windows.rows));
+            before.is_some_and(|before| before % windows.stride == 0)
+        };
+        (0..self.places.len() as u32).filter(whole)
     }
 
     /// The last row of each series of so many rows, in the order of the table.
@@ -103,19 +116,22 @@ impl Series {
         rows
     }
 
-    /// The last rows of the windows of each part: those whose rows behind are all of that part. Windows between two parts are in none.
-    pub fn divided(&self, [window, horizon]: [usize; 2], parts: &Parts) -> Parts {
+    /// The last rows of the windows of each part: of forecasts those whose rows behind are all of that part. Where the target is that of the window itself, no row of
+    /// it is of another part. Windows between two parts are in none.
+    pub fn divided(&self, windows: &Windows, parts: &Parts) -> Parts {
         let mut part_of = vec![0u8; self.places.len()];
         for (rows, part) in [(&parts.train, 1), (&parts.val, 2), (&parts.test, 3)] {
             rows.iter().for_each(|row| part_of[*row as usize] = part);
         }
         let mut own = Parts::default();
-        for row in 0..self.places.len() as u32 {
-            let (Some(_), Some(behind)) = (self.window(row, window), self.behind(row, horizon)) else {
-                continue;
-            };
-            let part = part_of[behind[0] as usize];
-            if behind.iter().any(|row| part_of[*row as usize] != part) {
+        for row in self.ends(windows) {
+            let Some(learnt) = self.learnt(row, windows.horizon) else { continue };
+            let part = part_of[learnt[0] as usize];
+            // Rows without a target are of no part.
+            let taken = self.window(row, windows.rows).filter(|_| windows.horizon == 0).unwrap_or_default();
+            if learnt.iter().any(|row| part_of[*row as usize] != part)
+                || taken.iter().any(|row| ![0, part].contains(&part_of[*row as usize]))
+            {
                 continue;
             }
             match part {

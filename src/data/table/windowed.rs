@@ -25,7 +25,7 @@ impl Windowed {
     /// # Errors
     /// The fields are no windows of those of the rows.
     pub fn new(rows: Memory, fields: Vec<Field>, series: Arc<Series>, windows: Windows) -> Result<Windowed> {
-        let times = |field: &Field| if field.is_input() { windows.rows } else { windows.horizon };
+        let times = |field: &Field| if field.is_input() { windows.rows } else { windows.learnt() };
         let fits = |(own, row): (&Field, &Field)| own.bytes() == row.bytes() * times(own) && own.lengths.is_empty();
         ensure!(
             fields.len() == rows.fields().len() && fields.iter().zip(rows.fields()).all(fits),
@@ -45,11 +45,11 @@ impl Windowed {
             window.iter().for_each(|row| take(self.rows.row(*row as usize, field)));
             return;
         }
-        let behind = self.series.behind(row, self.windows.horizon).expect("only windows with rows behind are samples");
+        let learnt = self.series.learnt(row, self.windows.horizon).expect("only windows with rows behind are samples");
         let each = self.fields[field].dtype.bytes();
         // Column by column, each row by row.
         for column in 0..self.rows.fields()[field].bytes() / each {
-            behind.iter().for_each(|row| take(&self.rows.row(*row as usize, field)[column * each..][..each]));
+            learnt.iter().for_each(|row| take(&self.rows.row(*row as usize, field)[column * each..][..each]));
         }
     }
 

@@ -14,8 +14,11 @@ use std::sync::Arc;
 pub struct Windows {
     /// Rows of a window, which the model takes.
     pub rows: usize,
-    /// Rows behind them, whose targets are learnt.
+    /// Rows behind them, whose targets are learnt; 0: the target of the last row of the window is.
     pub horizon: usize,
+    /// Rows from the begin of a window to that of the next one of its series.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub stride: usize,
     /// The column that orders the rows of a series, and how it is read; `None`: they are in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<(String, Read)>,
@@ -28,7 +31,21 @@ impl Windows {
     /// Whether a training can have made it.
     pub fn is_sane(&self) -> bool {
         let ordered = self.time.as_ref().is_none_or(|(_, read)| !read.is_text());
-        self.rows > 0 && self.horizon > 0 && ordered
+        self.rows > 0 && self.stride > 0 && ordered
+    }
+
+    /// How many rows' targets a sample has.
+    pub fn learnt(&self) -> usize {
+        self.horizon.max(1)
+    }
+
+    /// The rows of a sample and what is learnt of them, in words.
+    pub fn in_words(&self) -> String {
+        let window = format!("window of {}", counted(self.rows, "row"));
+        match self.horizon {
+            0 => window,
+            rows => format!("{window} with the {} behind it", counted(rows, "row")),
+        }
     }
 
     /// The columns that say the order of rows, with how they are read.
@@ -47,26 +64,40 @@ impl Windows {
 
     /// The last rows of all windows whose targets are in `rows`.
     pub fn all(&self, series: &Series, rows: &[u32]) -> Vec<u32> {
-        series.divided([self.rows, self.horizon], &Parts { train: rows.to_vec(), ..Parts::default() }).train
+        series.divided(self, &Parts { train: rows.to_vec(), ..Parts::default() }).train
     }
 
-    /// The last rows of the windows of each part: those whose rows behind are all of that part. Windows between two parts are in none.
+    /// The last rows of the windows that a trained model answers for: of forecasts the last window of each series, else all.
+    pub fn answered(&self, series: &Series) -> Vec<u32> {
+        match self.horizon {
+            0 => series.ends(self).collect(),
+            _ => series.last(self.rows),
+        }
+    }
+
+    /// How many series have no whole window, if some have none.
+    pub fn unanswered_in_words(&self, series: &Series) -> Option<String> {
+        let (short, [count, _]) = (series.shorter_than(self.rows), series.measures());
+        let rows = counted(self.rows, "row");
+        (short > 0).then(|| format!("{short} of {count} series have fewer than {rows}, and no prediction"))
+    }
+
+    /// The last rows of the windows of each part. Windows between two parts are in none, see [`Series::divided`].
     ///
     /// # Errors
     /// One that should have some has none.
     pub fn divided(&self, series: &Series, parts: &Parts) -> Result<Parts> {
-        let own = series.divided([self.rows, self.horizon], parts);
+        let own = series.divided(self, parts);
         let [count, longest] = series.measures();
         for (name, rows, windows) in [("training", &parts.train, &own.train), ("validation", &parts.val, &own.val)] {
             ensure!(
                 rows.is_empty() || !windows.is_empty(),
-                "no window of {} with the {} behind it is for {name}: there {} {count} series of at most {}, and {} for {name}; take a smaller \
-                 `window` or `horizon`, or hold out another part",
-                counted(self.rows, "row"),
-                counted(self.horizon, "row"),
+                "no {} is for {name}: there {} {count} series of at most {}, and {} for {name}; take a smaller `window`{}, or hold out another part",
+                self.in_words(),
                 if count == 1 { "is" } else { "are" },
                 counted(longest, "row"),
                 counted(rows.len(), "row"),
+                if self.horizon > 0 { " or `horizon`" } else { "" },
             );
         }
         Ok(own)
@@ -79,7 +110,9 @@ impl Windows {
         let short = match series.shorter_than(least) {
             0 => None,
             short => Some(format!(
-                "{short} of {count} series have fewer than {least} rows, a window and the rows behind it, and are left out"
+                "{short} of {count} series have fewer than {}, a window{}, and are left out",
+                counted(least, "row"),
+                if self.horizon > 0 { " and the rows behind it" } else { "" }
             )),
         };
         let dates = matches!(&self.time, Some((_, Read::Date(_))));
@@ -98,11 +131,20 @@ impl Windows {
 
     /// What the numbers of some target columns are called, row by row behind the window: `sold_1`, `sold_2`, …; of one row as the columns.
     pub fn named(&self, columns: &[String]) -> Vec<String> {
-        match self.horizon {
+        match self.learnt() {
             1 => columns.to_vec(),
             rows => columns.iter().flat_map(|name| (1..=rows).map(move |row| format!("{name}_{row}"))).collect(),
         }
     }
+}
+
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(stride: &usize) -> bool {
+    *stride == 1
 }
 
 /// A time in days, for people.

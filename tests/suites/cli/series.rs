@@ -81,9 +81,71 @@ fn what_comes_next_is_learnt_and_predicted_for_each_series() {
     // Too few rows, and a column that is not there.
     place.write("short.csv", format!("{head}\n{}\n", last[..20].join("\n")));
     let error = place.fails("predict r short.csv", 1);
-    assert!(error.contains("takes the last 14 rows of a series, and the longest of 2 series has"), "{error}");
+    assert!(
+        error.contains("takes 14 rows of a series one after the other, and the longest of 2 series has"),
+        "{error}"
+    );
+    let mixed: Vec<&str> = last.iter().copied().filter(|row| row.contains(",b,") || row.starts_with("199")).collect();
+    place.write("mixed.csv", format!("{head}\n{}\n", mixed.join("\n")));
+    let answer = place.ok("predict r mixed.csv --format csv");
+    assert!(answer.err.contains("1 of 2 series have fewer than 14 rows, and no prediction"), "{answer:?}");
+    assert_eq!(answer.out.lines().count(), 2, "{answer:?}");
     place.write("other.csv", "hour,count\n1,1\n");
     assert!(place.fails("predict r other.csv", 1).contains("`machine`"));
+}
+
+/// Four machines, each in one state for twenty rows and then in the other: one shakes twice as fast.
+fn states() -> String {
+    let mut text = String::from("hour,machine,shakes,state\n");
+    for (machine, t) in (0..4).flat_map(|machine| (0..80).map(move |t| (machine, t))) {
+        let (state, period) = if (t / 20 + machine) % 2 == 0 { ("slow", 8.0) } else { ("fast", 4.0) };
+        let shakes = (std::f64::consts::TAU * f64::from(t + 3 * machine) / period).sin();
+        let _ = writeln!(text, "{t},m{machine},{shakes:.3},{state}");
+    }
+    text
+}
+
+/// What a machine does in a window is learnt of some machines, and asked of others.
+#[test]
+fn the_class_of_a_window_is_learnt_and_predicted() {
+    let text = config("group_column = \"machine\"\nstride = 2")
+        .replace("target = \"count\"", "target = \"state\"")
+        .replace("window = 14\nhorizon = 3", "window = 8\nhorizon = 0")
+        .replace("out_features = 3", "out_features = 2")
+        .replace("type = \"mse\"", "type = \"cross_entropy\"");
+    let place = Place::with(&text);
+    place.write("m.csv", states());
+    let shown = place.ok("data show c.toml").out;
+    // Windows of a machine begin with the rows 0, 2, … 72.
+    for part in ["111 windows to train on, 37 to validate on", "and the target of its last row to learn"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    place.ok("train c.toml --out r --quiet");
+    let figures = |command: &str| serde_json::from_str::<Value>(&place.ok(command).out).unwrap();
+    let own = figures("eval r --json");
+    assert!(own["metrics"]["accuracy"].as_f64().unwrap() > 0.8 && own["samples"] == 37, "{own}");
+    assert_eq!(figures("eval r --json --set data.stride=1")["samples"], 73);
+    // All windows of a file without the target have an answer.
+    let table = states();
+    let rows = table.lines().filter(|line| line.contains("m3") || line.starts_with("hour"));
+    let new: String = rows.map(|line| format!("{}\n", line.rsplit_once(',').unwrap().0)).collect();
+    place.write("new.csv", new);
+    let answers = place.ok("predict r new.csv --keep-columns --format csv").out;
+    assert_eq!(answers.lines().count(), 1 + 37, "{answers}");
+    let right = answers.lines().skip(1).filter(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let slow = (cells[0].parse::<i32>().unwrap() / 20 + 3) % 2 == 0;
+        (cells[3] == "slow") == slow
+    });
+    assert!(right.count() > 30, "{answers}");
+    let answers = place.ok("predict r new.csv --format csv --set data.stride=8").out;
+    assert_eq!(answers.lines().count(), 1 + 10, "{answers}");
+    // Each fold holds out machines of its own.
+    let folds = "--set data.folds=2 --unset data.validation_split";
+    place.ok(&format!("train c.toml --out f --quiet --set train.epochs=2 {folds}"));
+    let both = figures("eval f --json");
+    assert_eq!(both["samples"], 4 * 37, "{both}");
+    assert_eq!(place.ok("predict f new.csv --format csv").out.lines().count(), 1 + 37);
 }
 
 /// A column says the parts, another one the order.
@@ -154,7 +216,7 @@ fn mistakes_are_reported_at_their_places() {
     for (more, part) in [
         ("sample_weight = \"hour\"", "a window has several rows, and one weight"),
         ("stratify_column = \"machine\"", "the latest rows of series are held out"),
-        ("group_column = \"machine\"", "the latest rows of series are held out, and no groups"),
+        ("folds = 2", "unless `group_column` says what is held out whole"),
     ] {
         place.write("other.toml", config(more));
         let error = place.fails("check other.toml", 2);

@@ -22,16 +22,15 @@ options! {
     #[rules(
         Excludes("split_column", "group_column", "`split_column` says itself which rows are held out"),
         ExcludesWithout("split_column", "time_column", "window", "`split_column` says itself which rows are held out"),
-        Excludes("group_column", "time_column", "rows are held out by groups or by time"),
+        ExcludesWithout("group_column", "time_column", "window", "rows are held out by groups or by time"),
         Excludes("stratify_column", "split_column", "`split_column` says itself which rows are held out"),
         Excludes("stratify_column", "group_column", "groups are held out whole, whatever else is in them"),
         Excludes("stratify_column", "time_column", "the latest rows are held out, whatever is in them"),
         Excludes("stratify_column", "val_path", "the rows of that file are validated on"),
         Excludes("folds", "split_column", "`split_column` says itself which rows are held out"),
-        Excludes("folds", "time_column", "the rows of a fold are drawn, whatever their time"),
+        ExcludesWithout("folds", "time_column", "window", "the rows of a fold are drawn, whatever their time"),
         Excludes("folds", "val_path", "each fold is validated on rows of its own"),
-        Excludes("window", "folds", "the latest rows of series are held out, and folds are drawn"),
-        Excludes("window", "group_column", "the latest rows of series are held out, and no groups"),
+        ExcludesWithout("window", "folds", "group_column", "the latest rows of series are held out, unless `group_column` says what is held out whole"),
         Excludes("window", "stratify_column", "the latest rows of series are held out, whatever is in them"),
         Excludes("window", "sample_weight", "a window has several rows, and one weight"),
     )]
@@ -74,9 +73,13 @@ options! {
         /// takes what `target` was in them, and learns what it is in the rows behind them.
         #[option(range = 1..=65536, example = "28")]
         pub window: Option<usize>,
-        /// Rows behind a window of which `target` is learnt: with 7 a model of days says the numbers of a week.
-        #[option(otherwise = "1", range = 1..=65536, example = "7")]
+        /// Rows behind a window of which `target` is learnt: with 7 a model of days says the numbers of a week. With 0 the target of the window's own last row is learnt, which the model
+        /// does not take: what a machine or a person was doing in these rows.
+        #[option(otherwise = "1", range = 0..=65536, example = "7")]
         pub horizon: Option<usize>,
+        /// Rows from the begin of a window to that of the next one. With as many as `window` has, no row is in two windows.
+        #[option(otherwise = "1", range = 1..=65536, example = "14")]
+        pub stride: Option<usize>,
         /// A column that says which series a row is of, where a table has several: of each shop, of each sensor.
         #[option(example = r#""shop""#)]
         pub series_column: Option<String>,
@@ -207,7 +210,12 @@ impl Check for Csv {
             }
             (None, _) => {}
         }
-        for (key, given) in [("horizon", self.horizon.is_some()), ("series_column", self.series_column.is_some())] {
+        let of_windows = [
+            ("horizon", self.horizon.is_some()),
+            ("stride", self.stride.is_some()),
+            ("series_column", self.series_column.is_some()),
+        ];
+        for (key, given) in of_windows {
             if given && self.window.is_none() {
                 part.sink.push(
                     Diagnostic::error(format!("`{key}` in {} needs `window`", part.what))

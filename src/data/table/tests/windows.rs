@@ -27,7 +27,7 @@ fn options(place: &Place, target: &[&str]) -> TableOptions {
         target: target.iter().map(|name| (*name).to_owned()).collect(),
         standardize_target: false,
         rules: ["sold", "cost"].map(rule).to_vec(),
-        windows: Some(WindowsOptions { rows: 2, horizon: 1, series: Some("shop".into()) }),
+        windows: Some(WindowsOptions { rows: 2, horizon: 1, stride: 1, series: Some("shop".into()) }),
         division: Division { time_column: Some("day".into()), ..own.division.clone() },
         ..own
     }
@@ -77,7 +77,7 @@ fn a_sample_is_rows_of_one_series_in_their_order_and_what_comes_next() {
 fn several_rows_of_several_columns_are_learnt_column_by_column() {
     let place = Place::new(SHOPS);
     let own = TableOptions { standardize_target: true, ..options(&place, &["sold", "cost"]) };
-    let windows = Some(WindowsOptions { rows: 1, horizon: 3, series: Some("shop".into()) });
+    let windows = Some(WindowsOptions { rows: 1, horizon: 3, stride: 1, series: Some("shop".into()) });
     let own = TableOptions { windows, ..own };
     let set = open(&own).unwrap();
     let targets = all(&set.train, 1);
@@ -100,7 +100,7 @@ fn no_window_of_training_learns_a_row_that_is_held_out() {
     let place = Place::new(&format!("t,y\n{rows}"));
     let own = place.options("y");
     let with = |time: Option<&str>| TableOptions {
-        windows: Some(WindowsOptions { rows: 4, horizon: 3, series: None }),
+        windows: Some(WindowsOptions { rows: 4, horizon: 3, stride: 1, series: None }),
         division: Division {
             hold_out: Some(HoldOut::Count(10)),
             time_column: time.map(str::to_owned),
@@ -124,7 +124,7 @@ fn no_window_of_training_learns_a_row_that_is_held_out() {
     let rows: String = (0..40).map(|i| format!("{},{i}\n", ["a", "b"][usize::from(i >= 30)])).collect();
     let place = Place::new(&format!("s,y\n{rows}"));
     let own = place.options("y");
-    let windows = Some(WindowsOptions { rows: 2, horizon: 1, series: Some("s".into()) });
+    let windows = Some(WindowsOptions { rows: 2, horizon: 1, stride: 1, series: Some("s".into()) });
     let division = Division { hold_out: Some(HoldOut::Fraction(0.2)), ..own.division.clone() };
     let set = open(&TableOptions { windows, division, ..own }).unwrap();
     assert_eq!(all(&set.val, 1).concat(), [24., 25., 26., 27., 28., 29., 38., 39.]);
@@ -133,7 +133,7 @@ fn no_window_of_training_learns_a_row_that_is_held_out() {
 #[test]
 fn a_missing_target_is_learnt_of_no_window_and_stands_in_some() {
     let place = Place::new("y\n1\n2\n\"\"\n4\n5\n6\n");
-    let windows = Some(WindowsOptions { rows: 2, horizon: 1, series: None });
+    let windows = Some(WindowsOptions { rows: 2, horizon: 1, stride: 1, series: None });
     let rules = vec![Rule {
         pattern: "y".into(),
         choice: Choice::Encode(Encoding::Number { scaling: Scaling::None, fill: Fill::Zero, bins: 8 }),
@@ -149,7 +149,7 @@ fn the_class_of_the_next_row_is_learnt() {
     let rows: String = (0..12).map(|i| format!("{i},{}\n", ["red", "green", "blue"][i % 3])).collect();
     let place = Place::new(&format!("t,light\n{rows}"));
     let own = place.options("light");
-    let windows = Some(WindowsOptions { rows: 3, horizon: 1, series: None });
+    let windows = Some(WindowsOptions { rows: 3, horizon: 1, stride: 1, series: None });
     let division = Division { time_column: Some("t".into()), ..own.division.clone() };
     let options = TableOptions { windows, division, ..own };
     let set = open(&options).unwrap();
@@ -159,7 +159,7 @@ fn the_class_of_the_next_row_is_learnt() {
     let mut classes = Vec::new();
     (0..set.train.len()).for_each(|i| assert!(set.train.classes(i, 1, |class| classes.push(class))));
     assert_eq!(classes, [2, 1, 0, 2, 1, 0, 2, 1, 0]);
-    let windows = Some(WindowsOptions { rows: 3, horizon: 2, series: None });
+    let windows = Some(WindowsOptions { rows: 3, horizon: 2, stride: 1, series: None });
     assert!(fault(&TableOptions { windows, ..options }).contains("set it to 1"));
 }
 
@@ -191,11 +191,12 @@ fn a_trained_model_answers_for_the_last_row_of_each_series() {
     let short = place.write("short.csv", "shop,day,sold,cost,open\na,2026-01-01,1,1,yes\nb,2026-01-01,1,1,yes\n");
     let error = read_rows(&short, &codec, false, &mut Unseen::default()).unwrap_err();
     assert!(
-        format!("{error:#}").contains("takes the last 2 rows of a series, and the longest of 2 series has 1"),
+        format!("{error:#}")
+            .contains("takes 2 rows of a series one after the other, and the longest of 2 series has 1"),
         "{error:#}"
     );
     let fitted = Some(Box::new(codec));
-    let windows = Some(WindowsOptions { rows: 3, horizon: 1, series: Some("shop".into()) });
+    let windows = Some(WindowsOptions { rows: 3, horizon: 1, stride: 1, series: Some("shop".into()) });
     let again = TableOptions { fitted, ..own };
     assert_eq!(all(&open(&again).unwrap().train, 0), all(&set.train, 0));
     let error = fault(&TableOptions { windows, ..again });
@@ -268,4 +269,111 @@ fn the_model_takes_series_and_times_where_columns_name_them() {
     assert_eq!(set.spec.fields[0].shape.dims(), [2, 2 + 5 + 3]);
     assert!(set.spec.fields.iter().all(|field: &Field| field.lengths.is_empty()));
     assert_eq!(set.train.len(), 5);
+}
+
+/// Two machines, each in a state for six rows; `b` shakes ten times as much.
+fn states() -> String {
+    let rows = (0..12).map(|i| format!("{i},a,{i},{0}\n{i},b,{i}0,{0}\n", if i < 6 { "idle" } else { "runs" }));
+    format!("t,machine,shakes,state\n{}", rows.collect::<String>())
+}
+
+#[test]
+fn the_target_of_a_window_itself_is_learnt_where_nothing_is_behind_it() {
+    let place = Place::new(&states());
+    let plain = Encoding::Number { scaling: Scaling::None, fill: Fill::Zero, bins: 8 };
+    let own = TableOptions {
+        windows: Some(WindowsOptions { rows: 3, horizon: 0, stride: 3, series: Some("machine".into()) }),
+        rules: vec![Rule { pattern: "shakes".into(), choice: Choice::Encode(plain) }],
+        ..place.options("state")
+    };
+    let time = Division { time_column: Some("t".into()), ..own.division.clone() };
+    let timed = TableOptions { division: time, ..own.clone() };
+    let set = open(&timed).unwrap();
+    let (train, fields) = (&set.train, &set.spec.fields);
+    assert_eq!(fields[0].shape.dims(), [3, 1], "the state is learnt, and the model does not take it");
+    assert_eq!(
+        all(train, 0),
+        [
+            [0., 1., 2.],
+            [0., 10., 20.],
+            [3., 4., 5.],
+            [30., 40., 50.],
+            [6., 7., 8.],
+            [60., 70., 80.],
+            [9., 10., 11.],
+            [90., 100., 110.]
+        ]
+    );
+    let mut classes = Vec::new();
+    (0..train.len()).for_each(|i| assert!(train.classes(i, 1, |class| classes.push(class))));
+    assert_eq!(classes, [0, 0, 0, 0, 1, 1, 1, 1]);
+    // A trained model answers for all windows, without the target, and where they begin may be another.
+    let codec = TableCodec::of(&set.spec).unwrap();
+    assert_eq!(TableCodec::read(&codec.written().unwrap()), Some(codec.clone()));
+    let new = place.write("new.csv", "t,machine,shakes\n1,c,1\n2,c,2\n3,c,3\n4,c,4\n5,c,5\n6,c,6\n7,c,7\n1,d,1\n");
+    let split = read_rows(&new, &codec, false, &mut Unseen::default()).unwrap();
+    assert_eq!(all(&split, 0), [[1., 2., 3.], [4., 5., 6.]]);
+    let again = TableOptions { fitted: Some(Box::new(codec.clone())), ..timed.clone() };
+    assert_eq!(open(&again).unwrap().train.len(), 8);
+    let mut each = again.clone();
+    each.windows.as_mut().unwrap().stride = 1;
+    assert_eq!(open(&each).unwrap().train.len(), 20);
+    assert_eq!(codec.windows_by(&each).unwrap().stride, 1);
+    // No row of a window of one part is of another: of ten windows each, two are between the parts.
+    let mut held = TableOptions { fitted: None, ..each };
+    held.division.hold_out = Some(HoldOut::Count(8));
+    let set = open(&held).unwrap();
+    assert_eq!((set.train.len(), set.val.len()), (2 * 6, 2 * 2));
+    assert!(all(&set.train, 0).iter().flatten().all(|shakes| shakes % 10.0 < 8.0 && *shakes < 80.0));
+    assert_eq!(all(&set.val, 0), [[8., 9., 10.], [80., 90., 100.], [9., 10., 11.], [90., 100., 110.]]);
+    // A row without a target is of no part, and stands in windows.
+    let place = Place::new("x,y\n1,\n2,\n3,30\n4,\n5,\n6,60\n");
+    let windows = Some(WindowsOptions { rows: 3, horizon: 0, stride: 1, series: None });
+    let rules = vec![Rule { pattern: "x".into(), choice: Choice::Encode(plain) }];
+    let own = TableOptions { windows, rules, standardize_target: false, ..place.options("y") };
+    let set = open(&own).unwrap();
+    assert_eq!(
+        (all(&set.train, 0).concat(), all(&set.train, 1).concat()),
+        (vec![1., 2., 3., 4., 5., 6.], vec![30., 60.])
+    );
+}
+
+/// Whole machines are held out, and each is so in one of the folds.
+#[test]
+fn groups_of_series_are_held_out_whole() {
+    let rows: String = (1..5).flat_map(|m| (0..6).map(move |t| format!("{t},m{m},{m}{t}\n"))).collect();
+    let place = Place::new(&format!("t,machine,y\n{rows}"));
+    let own = place.options("y");
+    let plain = Encoding::Number { scaling: Scaling::None, fill: Fill::Zero, bins: 8 };
+    let machine = || Some("machine".to_owned());
+    let own = TableOptions {
+        windows: Some(WindowsOptions { rows: 2, horizon: 1, stride: 1, series: machine() }),
+        rules: vec![Rule { pattern: "y".into(), choice: Choice::Encode(plain) }],
+        standardize_target: false,
+        division: Division {
+            group_column: machine(),
+            time_column: Some("t".into()),
+            hold_out: Some(HoldOut::Fraction(0.25)),
+            ..own.division.clone()
+        },
+        ..own
+    };
+    let machines = |split: &Split| {
+        let mut all: Vec<u32> = all(split, 1).concat().iter().map(|y| *y as u32 / 10).collect();
+        all.dedup();
+        all
+    };
+    let set = open(&own).unwrap();
+    assert_eq!((set.train.len(), set.val.len(), set.spec.fields[0].shape.dims()), (12, 4, &[2, 1][..]));
+    assert_eq!((machines(&set.train).len(), machines(&set.val).len()), (3, 1));
+    assert!(!machines(&set.train).contains(&machines(&set.val)[0]));
+    let mut folds: Vec<u32> = Vec::new();
+    for number in 0..4 {
+        let division = Division { hold_out: None, fold: Some(Fold { number, of: 4 }), ..own.division.clone() };
+        let set = open(&TableOptions { division, ..own.clone() }).unwrap();
+        assert_eq!((set.train.len(), set.val.len()), (12, 4));
+        folds.extend(machines(&set.val));
+    }
+    folds.sort_unstable();
+    assert_eq!(folds, [1, 2, 3, 4]);
 }

@@ -62,6 +62,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         windows: csv.window.map(|rows| WindowsOptions {
             rows,
             horizon: csv.horizon.unwrap_or(1),
+            stride: csv.stride.unwrap_or(1),
             series: csv.series_column.clone(),
         }),
         room: Room {
@@ -80,8 +81,10 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
 pub fn codec(data: &DataSpec, experiment: &Experiment) -> Option<TableCodec> {
     let codec = TableCodec::of(data)?;
     let Some(csv) = experiment.data.source.table() else { return Some(codec) };
-    let TableOptions { decimal, id, sample_weight, format, .. } = options(csv, experiment);
-    Some(TableCodec { decimal, id, sample_weight, format, ..codec })
+    let options = options(csv, experiment);
+    let windows = codec.windows_by(&options);
+    let TableOptions { decimal, id, sample_weight, format, .. } = options;
+    Some(TableCodec { decimal, id, sample_weight, format, windows, ..codec })
 }
 
 /// How many bins the first layer that cuts numbers into some cuts them into.

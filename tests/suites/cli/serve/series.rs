@@ -29,7 +29,7 @@ fn a_server_answers_for_the_series_of_a_request() {
     let answer = server.ask("POST", "/predict", "Content-Type: text/csv\r\n", csv.as_bytes());
     assert_eq!(forecasts(&json!(answer.predictions())), forecasts(&wanted));
     for (rows, part) in [
-        (&rows[..20], "the model takes the last 14 rows of a series, and the longest of 2 series has 10"),
+        (&rows[..20], "the model takes 14 rows of a series one after the other, and the longest of 2 series has 10"),
         (&[rows.clone(), rows.clone()].concat(), "have the same `hour` and the same `machine`"),
     ] {
         let answer = ask(rows);
