@@ -180,6 +180,11 @@ impl Split {
         self.store.row(self.at(i))
     }
 
+    /// Of which series of a table sample `i` is, and when it ends, with the names of those columns.
+    pub fn series(&self, i: usize) -> Vec<(String, String)> {
+        self.store.series(self.at(i))
+    }
+
     /// Hands the identity of a field of sample `i` to `take`.
     pub(super) fn identify(&self, i: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
         self.store.identify(self.at(i), field, take);

@@ -74,6 +74,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Of which series of a table a sample is, and when it ends, with the names of those columns; empty: it is no window of a series.
+    fn series(&self, _sample: usize) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// The folder that its samples are read from, if they are images that can be kept once they are decoded.
     fn folder(&self) -> Option<String> {
         None

@@ -5,7 +5,7 @@ use super::charset;
 use super::refusal::Refusal;
 use super::samples::{Names, Samples};
 use super::served::{Served, Takes};
-use crate::data::table::{Given, Raw, TableCodec, TooManyRows, read_text};
+use crate::data::table::{Asked, Given, Raw, TableCodec, TooManyRows, read_text};
 use crate::data::text::{Passage, Sentence, TextCodec, Tokenizer, passage, passage_bytes, sentence_bytes};
 use crate::data::{image_bytes, image_claims, image_measures};
 use axum::body::Bytes;
@@ -223,29 +223,31 @@ impl Reader<'_> {
         let Some(first) = raw.first() else { return Err(Refusal::internal("the model takes no tables")) };
         self.allowed(first.rows())?;
         let unfit = |error: anyhow::Error| Refusal::unfit(format!("{error:#}"));
-        let mut answered = None;
+        let mut asked = Vec::with_capacity(raw.len());
         for (codec, raw) in self.served.tables().zip(raw) {
-            let series = codec.series(raw).map_err(unfit)?;
-            answered = codec.answered(series.as_deref()).map_err(unfit)?;
+            let own = codec.asked(raw).map_err(unfit)?;
             // Rows are made before the windows of them.
-            self.charge.add(series.map_or(0, |_| raw.rows().saturating_mul(size_of::<f32>() * codec.width())))?;
+            self.charge.add(own.as_ref().map_or(0, |_| raw.rows().saturating_mul(size_of::<f32>() * codec.width())))?;
+            asked.push(own);
         }
-        // Of a series its last row alone is answered.
-        let answered: Vec<usize> = match answered {
-            Some(rows) => rows.into_iter().map(|row| row as usize).collect(),
-            None => (0..first.rows()).collect(),
-        };
-        self.expect(answered.len())?;
-        let fields = |(codec, raw): (&TableCodec, &Raw)| {
+        // Of windows the last row alone is answered.
+        let answered = asked.first().and_then(Option::as_ref).map(|asked| asked.rows.clone());
+        let count = answered.as_ref().map_or(first.rows(), Vec::len);
+        self.expect(count)?;
+        let fields = |((codec, raw), asked): ((&TableCodec, &Raw), &Option<Asked>)| {
             let tokens = codec.tokens.as_ref().map_or(Ok(0), |tokens| tokens.working_memory(raw)).map_err(unfit)?;
             self.charge.add(tokens)?;
-            let rows = codec.input_bytes(raw).map_err(unfit);
+            let rows = codec.input_bytes(raw, asked.as_ref()).map_err(unfit);
             self.charge.give_back(tokens);
             rows
         };
-        let rows = self.served.tables().zip(raw).map(fields).collect::<Result<Vec<_>, _>>()?.concat();
-        let names = Names::Rows(first.ids().map(|ids| answered.iter().map(|row| ids.at(*row).to_owned()).collect()));
-        Ok(Samples { rows, count: answered.len(), names })
+        let rows = self.served.tables().zip(raw).zip(&asked).map(fields).collect::<Result<Vec<_>, _>>()?.concat();
+        let name = |row: usize| first.ids().map(|ids| ids.at(row).to_owned());
+        let names = match answered {
+            Some(rows) => Names::Windows(rows.into_iter().map(|row| (row, name(row as usize))).collect()),
+            None => Names::Rows((0..count).map(name).collect()),
+        };
+        Ok(Samples { rows, count, names })
     }
 }
 

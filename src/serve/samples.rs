@@ -25,6 +25,8 @@ pub enum Names {
     Files(Vec<Option<String>>),
     /// By their numbers, and by what a column says.
     Rows(Option<Vec<String>>),
+    /// By the number of the last row of each, and by what a column says.
+    Windows(Vec<(u32, Option<String>)>),
     /// By their numbers; they are sentences of these words.
     Sentences(Vec<Placed>),
 }
@@ -37,6 +39,7 @@ impl Names {
                 Some(Some(name)) => json!({ "file": name }),
                 _ => json!({}),
             },
+            Names::Windows(rows) => json!({ "sample": rows.get(number).map(|(row, _)| row) }),
             Names::Rows(_) | Names::Sentences(_) => json!({ "sample": number }),
         }
     }
@@ -53,6 +56,7 @@ impl Names {
     pub fn row(&self, number: usize) -> Option<&str> {
         match self {
             Names::Rows(Some(ids)) => ids.get(number).map(String::as_str),
+            Names::Windows(rows) => rows.get(number)?.1.as_deref(),
             _ => None,
         }
     }

@@ -218,7 +218,7 @@ impl Served {
             Some(n) => {
                 let name = match &samples.names {
                     Names::Files(names) => names.get(n).cloned().flatten().map(|name| format!("`{name}`")),
-                    Names::Rows(_) | Names::Sentences(_) => None,
+                    Names::Rows(_) | Names::Windows(_) | Names::Sentences(_) => None,
                 };
                 let name = name.unwrap_or_else(|| format!("sample {n}"));
                 Err(Refusal::internal(format!(

@@ -22,19 +22,23 @@ pub struct Learnt<'a> {
     pub quantiles: &'a [f64],
     /// The names of its classes, if it has some.
     pub names: &'a [String],
+    /// What its numbers are called, if they have names.
+    pub columns: &'a [String],
 }
 
 impl Learnt<'_> {
     /// All that a model learns: its main target, then those of heads.
     pub fn all(programs: &Programs) -> Vec<Learnt<'_>> {
         let mut fields = programs.learnt();
+        let first = fields.next();
         let main = Learnt {
             head: None,
             loss: &programs.loss,
             weight: 1.0,
-            standard: fields.next().and_then(|field| field.standard.as_ref()).filter(|_| !programs.learns_inputs),
+            standard: first.and_then(|field| field.standard.as_ref()).filter(|_| !programs.learns_inputs),
             quantiles: &programs.quantiles,
             names: &programs.class_names,
+            columns: first.map_or(&[], |field| &field.columns),
         };
         fn names(field: &Field) -> Option<&[String]> {
             field.kind.classes()?.names.as_deref()
@@ -46,6 +50,7 @@ impl Learnt<'_> {
             standard: field.standard.as_ref(),
             quantiles: &[],
             names: names(field).unwrap_or_default(),
+            columns: &field.columns,
         });
         std::iter::once(main).chain(heads).collect()
     }

@@ -92,6 +92,8 @@ struct Row {
     /// The fold that says it, from 1.
     fold: Option<usize>,
     of: Of,
+    /// Of a window of rows: its series and the time of its last row, with the names of their columns.
+    series: Vec<(String, String)>,
     /// Of the main target, then of those of heads, with their names.
     said: Vec<(Option<String>, Said)>,
 }
@@ -202,7 +204,6 @@ impl<'a> Predictions<'a> {
             None => Vec::new().into_iter(),
         };
         let (learnt, widths) = (Learnt::all(programs), outputs.widths());
-        let names: Vec<&[String]> = learnt.iter().map(|learnt| learnt.names).collect();
         let by_length = split.lengths().len() > 1;
         for (i, sample) in batch.samples().iter().enumerate() {
             let text = texts.next();
@@ -227,8 +228,9 @@ impl<'a> Predictions<'a> {
             };
             // Folds have parts of one table.
             let number = if self.fold.is_some() { split.at(*sample as usize) as u32 } else { *sample };
-            let row = Row { sample: number, fold: self.fold, of: Of::sample(split, *sample as usize), said };
-            let text = self.text(&row, &names)?;
+            let (of, series) = (Of::sample(split, *sample as usize), split.series(*sample as usize));
+            let row = Row { sample: number, fold: self.fold, of, series, said };
+            let text = self.text(&row, &learnt)?;
             if by_length || self.fold.is_some() {
                 self.held.insert(number, text);
                 continue;
@@ -252,14 +254,14 @@ impl<'a> Predictions<'a> {
         Ok(self.rows)
     }
 
-    fn text(&mut self, row: &Row, names: &[&[String]]) -> Result<String> {
+    fn text(&mut self, row: &Row, learnt: &[Learnt]) -> Result<String> {
         if self.form == Form::JsonLines {
-            return Ok(json_line(&row.json(names)) + "\n");
+            return Ok(json_line(&row.json(learnt)) + "\n");
         }
         if row.said.iter().any(|(_, said)| said.has_positions()) {
             bail!(NO_ROOM);
         }
-        let cells = row.cells(names, self.guard_formulas);
+        let cells = row.cells(learnt, self.guard_formulas);
         let mut writer = csv::Writer::from_writer(Vec::new());
         if !std::mem::replace(&mut self.begun, true) {
             let mut head = csv::Writer::from_writer(&mut self.file);
@@ -315,15 +317,16 @@ fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Resul
 }
 
 impl Row {
-    /// The columns with their names; `names` has those of the classes of each target.
-    fn cells(&self, names: &[&[String]], guard_formulas: bool) -> Vec<(String, String)> {
+    /// The columns with their names; `learnt` has those of the classes and of the numbers of each target.
+    fn cells(&self, learnt: &[Learnt], guard_formulas: bool) -> Vec<(String, String)> {
         let guarded = |name: String| if guard_formulas { crate::api::cells::guarded(name) } else { name };
         let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
         cells.extend(self.fold.map(|fold| ("fold".to_owned(), fold.to_string())));
         let named = cells.len();
         cells.extend(self.of.cells().into_iter().map(|(name, cell)| (name, guarded(cell))));
-        for ((head, said), names) in self.said.iter().zip(names) {
-            let own = said.cells(names, &guarded).into_iter().map(|(name, cell)| match head {
+        cells.extend(self.series.iter().map(|(name, cell)| (id_column(name, []), guarded(cell.clone()))));
+        for ((head, said), learnt) in self.said.iter().zip(learnt) {
+            let own = said.cells((learnt.names, learnt.columns), &guarded).into_iter().map(|(name, cell)| match head {
                 Some(head) => (format!("{head}_{name}"), cell),
                 None => (name, cell),
             });
@@ -336,7 +339,7 @@ impl Row {
         cells
     }
 
-    fn json(&self, names: &[&[String]]) -> Value {
+    fn json(&self, learnt: &[Learnt]) -> Value {
         let mut out = Map::new();
         let mut put = |name: &str, value: Value| _ = out.insert(name.to_owned(), value);
         put("sample", self.sample.into());
@@ -350,11 +353,12 @@ impl Row {
             Of::Id(column, id) => put(&id_column(column, []), id.as_str().into()),
             Of::Nothing => {}
         }
+        self.series.iter().for_each(|(column, text)| put(&id_column(column, []), text.as_str().into()));
         let mut heads = Map::new();
-        for ((head, said), names) in self.said.iter().zip(names) {
+        for ((head, said), learnt) in self.said.iter().zip(learnt) {
             match head {
-                Some(head) => _ = heads.insert(head.clone(), said.json(names).into()),
-                None => out.extend(said.json(names)),
+                Some(head) => _ = heads.insert(head.clone(), said.json(learnt.names).into()),
+                None => out.extend(said.json(learnt.names)),
             }
         }
         if !heads.is_empty() {

@@ -120,7 +120,11 @@ impl Said {
     }
 
     /// Its columns with their names; `names` are those of classes, and `guarded` makes of a text what a table may have.
-    pub fn cells(&self, names: &[String], guarded: &dyn Fn(String) -> String) -> Vec<(String, String)> {
+    pub fn cells(
+        &self,
+        (names, called): (&[String], &[String]),
+        guarded: &dyn Fn(String) -> String,
+    ) -> Vec<(String, String)> {
         let own = |class: usize| guarded(label(names, class));
         let mut cells = Vec::new();
         let mut cell = |name: &str, text: String| cells.push((name.to_owned(), text));
@@ -161,11 +165,15 @@ impl Said {
             What::Values { targets, predictions, quantiles } => {
                 let each = quantiles.len().max(1);
                 let of = predictions.len() / each;
+                let several = |what: &str, i: usize| match called.get(i).filter(|_| called.len() == of && of > 1) {
+                    Some(name) => format!("{what}_{name}"),
+                    None => several(what, i, of),
+                };
                 for (i, t) in targets.iter().flatten().enumerate() {
-                    cell(&several("target", i, of), t.to_string());
+                    cell(&several("target", i), t.to_string());
                 }
                 for (i, x) in predictions.iter().enumerate() {
-                    let name = several("prediction", i / each, of);
+                    let name = several("prediction", i / each);
                     let behind = quantiles.get(i % each).map_or(String::new(), |q| format!("_q{q}"));
                     cell(&(name + &behind), x.to_string());
                 }

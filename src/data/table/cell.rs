@@ -231,11 +231,17 @@ pub fn date(cell: &str) -> Option<f64> {
     Some(f64::from(days(year, month, day)) + (f64::from(hours * 3600 + minutes * 60) + seconds) / 86_400.0)
 }
 
-/// Whether a cell is a date with a time of a zone whose clock is not UTC's.
-pub fn has_zone(cell: &str) -> bool {
-    let Some((_, time)) = cell.split_once(['T', ' ']) else { return false };
+/// By how many minutes the clock of a date with a time is ahead of UTC's, as its zone says; 0 without one.
+pub fn minutes_ahead(cell: &str) -> i16 {
+    let Some((_, time)) = cell.split_once(['T', ' ']) else { return 0 };
     let (clock, zone) = time.split_at(without_zone(time).len());
-    clock.contains(':') && zone.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+    let zone = zone.trim_start();
+    let number = |at: usize| zone.get(at..at + 2).and_then(|digits| digits.parse::<i16>().ok()).unwrap_or(0);
+    if !clock.contains(':') || !zone.starts_with(['+', '-']) {
+        return 0;
+    }
+    let minutes = 60 * number(1) + number(zone.len().max(5) - 2);
+    if zone.starts_with('-') { -minutes } else { minutes }
 }
 
 /// A time without its zone: `Z`, ` UTC`, `+01`, `+0100`, `+01:00`.
@@ -285,6 +291,17 @@ pub fn date_text(date: f64) -> String {
     }
     let month = (2..=12).rev().find(|month| days_before(year, *month) <= date).unwrap_or(1);
     format!("{year:04}-{month:02}-{:02}", (date - days_before(year, month)) as i64 + 1)
+}
+
+/// A date as 2026-11-30 or, with a time of day, as 2026-11-30T17:30:00.
+pub fn time_text(date: f64) -> String {
+    let seconds = (date * 86_400.0).round();
+    let (day, second) = ((seconds / 86_400.0).floor(), seconds.rem_euclid(86_400.0) as u32);
+    let text = date_text(day);
+    if second == 0 {
+        return text;
+    }
+    format!("{text}T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
 /// The part of the year that has gone by at so many days since 1970-01-01, from 0 to 1.
@@ -338,11 +355,14 @@ mod tests {
             ["00062", "01", "0", "0.5", "10", "-01", "01e2"].map(is_code),
             [true, true, false, false, false, false, false]
         );
-        let zoned = ["2026-11-26T17:30+01:00", "26.11.2026 17:30:00 -0500", "2026-11-26 17:30+05"].map(has_zone);
-        assert_eq!(zoned, [true; 3]);
+        let zoned = ["2026-11-26T17:30+01:00", "26.11.2026 17:30:00 -0530", "2026-11-26 17:30+05"].map(minutes_ahead);
+        assert_eq!(zoned, [60, -330, 300]);
         let others =
             ["2026-11-26T17:30Z", "2026-11-26 17:30+00:00", "2026-11-26 17:30 UTC", "2026-11-26", "26-11-2026 5"];
-        assert_eq!(others.map(has_zone), [false; 5]);
+        assert_eq!(others.map(minutes_ahead), [0; 5]);
+        for text in ["2026-11-26", "2026-11-26T17:30:00", "1969-12-31T23:59:59"] {
+            assert_eq!(time_text(date(text).unwrap()), text);
+        }
         assert_eq!(["TRUE", "no", "1", "maybe"].map(truth), [Some(true), Some(false), None, None]);
     }
 

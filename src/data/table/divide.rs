@@ -6,7 +6,7 @@ use super::codec::{Cells, Encoding, Read};
 use super::division::{Division, Fold, Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups, strata};
 use super::fitted::{TableCodec, Target};
 use super::options::{Choice, TableOptions};
-use super::raw::{Raw, Reading, each_of};
+use super::raw::{MINUTES_A_DAY, Raw, Reading, each_of};
 use super::series::Series;
 use super::targets::fit_target;
 use anyhow::{Context, Result, ensure};
@@ -60,7 +60,8 @@ pub fn divide(
                 times.push(f64::NAN);
                 return Ok(());
             }
-            let value = date(word).or_else(|| cell::number(word, decimal));
+            let days = date(word).map(|days| days - f64::from(cell::minutes_ahead(word)) / MINUTES_A_DAY);
+            let value = days.or_else(|| cell::number(word, decimal));
             times.push(value.with_context(|| match cell::is_missing(word) {
                 true => format!("{}: `{column}` is missing, and rows are held out by it", at(place)),
                 false => {

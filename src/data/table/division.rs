@@ -229,7 +229,11 @@ pub fn by_time(rows: &[u32], how: HoldOut, times: &[f64]) -> Result<Parts> {
     let wanted = held(how, rows.len())?;
     let mut order = rows.to_vec();
     order.sort_by(|a, b| times[*a as usize].total_cmp(&times[*b as usize]).then(a.cmp(b)));
-    let val = order.split_off(order.len() - wanted);
+    // Rows of one time are of one part: the cut is at the change of time that is nearest to what is asked for.
+    let asked = order.len() - wanted;
+    let changes = |at: &usize| times[order[*at - 1] as usize] != times[order[*at] as usize];
+    let cut = (1..order.len()).filter(changes).min_by_key(|at| at.abs_diff(asked));
+    let val = order.split_off(cut.unwrap_or(asked));
     let sorted = |mut rows: Vec<u32>| {
         rows.sort_unstable();
         rows
@@ -268,6 +272,11 @@ mod tests {
         assert!(parts.val.iter().all(|row| times[*row as usize] >= 90.0));
         assert_eq!(parts.train.len(), 90);
         assert!(by_time(&rows, HoldOut::Count(100), &times).is_err());
+        // Rows of one time stay together: of times of four rows each, ten are nearest to eight or to twelve.
+        let times: Vec<f64> = (0..100).map(|row| f64::from(row / 4)).collect();
+        let held = |wanted: usize, times: &[f64]| by_time(&rows, HoldOut::Count(wanted), times).unwrap().val.len();
+        assert_eq!([10, 11, 1, 99].map(|wanted| held(wanted, &times)), [12, 12, 4, 96]);
+        assert_eq!(held(10, &[5.0; 100]), 10, "there is no change of time");
 
         let all = |part: &dyn Fn(Fold) -> Parts| {
             let parts: Vec<Parts> = (0..7).map(|number| part(Fold { number, of: 7 })).collect();

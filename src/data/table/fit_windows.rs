@@ -6,6 +6,7 @@ use super::fitted::TableCodec;
 use super::kinds::{CellType, Column, Odd};
 use super::options::{Choice, TableOptions, WindowsOptions};
 use super::windows::Windows;
+use crate::terminal::counted;
 use anyhow::{Result, bail, ensure};
 
 /// The windows that a training makes, with how the columns that order rows are read.
@@ -22,10 +23,6 @@ pub fn fit_windows(options: &TableOptions, columns: &[Column], uses: &[Use]) -> 
             asked.rows
         );
     }
-    let numbers = |name: &String| find(name).is_some_and(|(column, _)| column.cells == CellType::Numbers);
-    if asked.horizon > 1 && (options.classes || !options.target.iter().all(numbers)) {
-        bail!("classes are learnt of the row behind a window alone: leave `horizon` out, or set it to 1");
-    }
     let time = match options.division.time_column.as_ref().and_then(find) {
         None => None,
         Some((column, used)) => {
@@ -41,6 +38,15 @@ pub fn fit_windows(options: &TableOptions, columns: &[Column], uses: &[Use]) -> 
                 _ if CellType::Dates == column.cells || CellType::Dates == column.readable_as => Read::Date(None),
                 _ => Read::Text,
             };
+            if read.is_text()
+                && matches!(used, Use::Input(_))
+                && matches!(column.cells, CellType::Dates | CellType::Numbers)
+            {
+                bail!(
+                    "`{0}` says the order of the rows, and `columns` makes texts of its cells: leave `{0}` out of `columns`, or make it a date or a number there",
+                    column.name
+                );
+            }
             if read.is_text() {
                 let has = column.odd.as_ref().map_or_else(|| format!("{} cells", column.cells.name()), Odd::in_words);
                 bail!(
@@ -70,6 +76,17 @@ pub fn fit_windows(options: &TableOptions, columns: &[Column], uses: &[Use]) -> 
     };
     let WindowsOptions { rows, horizon, stride, .. } = *asked;
     Ok(Some(Windows { rows, horizon, stride, time, series }))
+}
+
+/// Refuses classes of several rows.
+pub fn expect_numbers(windows: &Windows, learnt: &[(&str, Read)]) -> Result<()> {
+    if let Some((name, _)) = learnt.iter().find(|(_, read)| windows.horizon > 1 && read.is_text()) {
+        bail!(
+            "`{name}` is learnt as a class, and `horizon` asks for {}: a class is that of one row, with `horizon = 1` or `horizon = 0`",
+            counted(windows.horizon, "row")
+        );
+    }
+    Ok(())
 }
 
 impl TableCodec {

@@ -76,6 +76,15 @@ pub enum Target {
     },
 }
 
+/// The windows that a model is asked about.
+#[derive(Debug)]
+pub struct Asked {
+    /// The rows of the table as series.
+    pub series: Arc<Series>,
+    /// The last row of each window.
+    pub rows: Vec<u32>,
+}
+
 /// What a head learns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Head {
@@ -167,10 +176,14 @@ impl TableCodec {
         self.target.columns().to_vec()
     }
 
-    /// The column that says what an answer is for: the one that names the rows or, of series, the one that names those.
+    /// The column that says what an answer is for: the one that names the rows. A forecast is for a series, and a window without an `id` is of one.
     pub fn row_id(&self) -> Option<&str> {
-        let series = || self.windows.as_ref()?.series.as_ref().map(|(name, _)| name.as_str());
-        self.id.as_deref().or_else(series)
+        let windows = self.windows.as_ref();
+        let series = windows.and_then(|own| own.series.as_ref()).map(|(name, _)| name.as_str());
+        match windows.is_some_and(|own| own.horizon > 0) {
+            true => series.or(self.id.as_deref()),
+            false => self.id.as_deref().or(series),
+        }
     }
 
     /// What the numbers that are learnt are called: as the columns of the target or, where those of several rows are learnt, by their place behind the window, too.
@@ -261,11 +274,30 @@ impl TableCodec {
         all.map(|(places, _)| places).collect()
     }
 
+    /// The windows that a trained model answers for, if a sample is one; `None`: all rows.
+    ///
+    /// # Errors
+    /// The column that orders rows is missing in one of them, or two rows of a series have the same there; no series has as many rows as the model takes.
+    pub fn asked(&self, raw: &Raw) -> Result<Option<Asked>> {
+        let (Some(windows), Some(series)) = (&self.windows, self.series(raw)?) else { return Ok(None) };
+        let rows = windows.answered(&series);
+        if rows.is_empty() {
+            let [count, longest] = series.measures();
+            let has = match count {
+                0 => "there are no rows".to_owned(),
+                1 => format!("there are {longest}"),
+                _ => format!("the longest of {count} series has {longest}"),
+            };
+            bail!("the model takes {} of a series one after the other, and {has}", counted(windows.rows, "row"));
+        }
+        Ok(Some(Asked { series, rows }))
+    }
+
     /// The series that the rows of a table are of, if several make a sample.
     ///
     /// # Errors
     /// The column that orders rows is missing in one of them, or two rows of a series have the same there.
-    pub fn series(&self, raw: &Raw) -> Result<Option<Arc<Series>>> {
+    pub(super) fn series(&self, raw: &Raw) -> Result<Option<Arc<Series>>> {
         self.windows.as_ref().map(|windows| windows.series_of(raw)).transpose()
     }
 
@@ -275,24 +307,6 @@ impl TableCodec {
             (Some(windows), Some(series)) => windows.all(series, &rows),
             _ => rows,
         }
-    }
-
-    /// The rows that a trained model answers for: the last one of each window that it is asked about; `None`: all.
-    ///
-    /// # Errors
-    /// No series has as many rows as the model takes.
-    pub fn answered(&self, series: Option<&Series>) -> Result<Option<Vec<u32>>> {
-        let (Some(windows), Some(series)) = (&self.windows, series) else { return Ok(None) };
-        let rows = windows.answered(series);
-        if rows.is_empty() {
-            let [count, longest] = series.measures();
-            let has = match count {
-                1 => format!("there are {longest}"),
-                _ => format!("the longest of {count} series has {longest}"),
-            };
-            bail!("the model takes {} of a series one after the other, and {has}", counted(windows.rows, "row"));
-        }
-        Ok(Some(rows))
     }
 
     /// How the cells of each column are read, with the names of the columns; with `targets` also those of what is learnt, and of what rows weigh.
@@ -348,17 +362,15 @@ fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<S
     unseen.look_at_columns(text.names().iter().filter(|name| !known.contains(name.as_str())));
     let skipped = raw.skipped_in_words("have no prediction");
     unseen.skip(skipped.with_context(|| format!("`{}`", text.path().display()))?);
-    unseen.note(raw.zones_in_words());
+    unseen.note(&raw.zones_in_words(&codec.columns));
     let rows: Vec<u32> = (0..raw.rows() as u32).filter(|row| !raw.skips(*row)).collect();
     unseen.look(&codec.columns, &raw, &rows)?;
     let at = || format!("`{}`", text.path().display());
-    let series = codec.series(&raw).with_context(at)?;
-    let (all, _) = codec.samples(&raw, series.as_ref(), false, &room).with_context(at)?;
-    if let (Some(windows), Some(series)) = (&codec.windows, &series) {
-        unseen.note(windows.unanswered_in_words(series).as_slice());
-    }
-    if let Some(rows) = codec.answered(series.as_deref()).with_context(at)? {
-        return Ok(all.select(&rows));
+    let asked = codec.asked(&raw).with_context(at)?;
+    let (all, _) = codec.samples(&raw, asked.as_ref().map(|asked| &asked.series), false, &room).with_context(at)?;
+    if let (Some(asked), Some(windows)) = (asked, &codec.windows) {
+        unseen.note(&windows.notes_on(&asked));
+        return Ok(all.select(&asked.rows));
     }
     Ok(if rows.len() < raw.rows() { all.select(&rows) } else { all })
 }

@@ -30,6 +30,8 @@ pub struct Given<'a> {
     codec: &'a TableCodec,
     columns: Vec<Reading<'a>>,
     ids: Option<Texts>,
+    /// Where what names a row is among the columns, if it is one of them.
+    id_at: Option<usize>,
     rows: usize,
 }
 
@@ -37,8 +39,9 @@ impl<'a> Given<'a> {
     /// No rows yet.
     pub fn new(codec: &'a TableCodec) -> Self {
         let reads = codec.reads(false).into_iter().enumerate();
-        let columns = reads.map(|(at, (name, read))| Reading::new(name, read, at)).collect();
-        Given { codec, columns, ids: codec.row_id().map(|_| Texts::default()), rows: 0 }
+        let columns: Vec<Reading> = reads.map(|(at, (name, read))| Reading::new(name, read, at)).collect();
+        let id_at = columns.iter().position(|column| Some(column.name) == codec.row_id());
+        Given { codec, columns, ids: codec.row_id().map(|_| Texts::default()), id_at, rows: 0 }
     }
 
     /// How many rows there are.
@@ -63,6 +66,7 @@ impl<'a> Given<'a> {
             };
             take(column, cell, self.codec.decimal)?;
         }
+        let id = id.or_else(|| cells[self.id_at?].as_ref());
         if let Some(ids) = &mut self.ids {
             ids.push(&match id {
                 Some(Cell::Text(text)) => text.clone(),
@@ -129,7 +133,10 @@ fn take(column: &mut Reading, cell: &Cell, decimal: char) -> Result<()> {
         (Read::Date(_), _, _) => Err("a date in quotes, as the `format` of the column says,"),
     };
     match value {
-        Ok(value) => column.value(value),
+        Ok(value) => {
+            column.clock(text.unwrap_or_default());
+            column.value(value);
+        }
         Err(expected) => {
             let has: String = match cell {
                 Cell::Text(text) => text.chars().take(40).collect(),

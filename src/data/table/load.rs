@@ -7,7 +7,7 @@ use super::aside::Lies;
 use super::codec::{ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
 use super::divide::{divide, expect_folds};
-use super::fit_windows::{expect_windows, fit_windows};
+use super::fit_windows::{expect_numbers, expect_windows, fit_windows};
 use super::fitted::{TableCodec, Target};
 use super::kinds::{CellType, Column};
 use super::leaks::leaks;
@@ -15,7 +15,7 @@ use super::names::{no_column, quoted};
 use super::options::TableOptions;
 use super::raw::Raw;
 use super::survey::{Surveyed, survey};
-use super::targets::{expect_learnt, expect_targets, fit_target, targets, with_targets};
+use super::targets::{coarse, expect_learnt, expect_targets, fit_target, targets, with_targets};
 use super::text::{expect_rows, open};
 use super::tokens::TokensCodec;
 use super::unseen::Unseen;
@@ -116,7 +116,9 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         Some(_) => own.as_ref().map_or(Vec::new(), |codec| codec.reads(true)),
         None => {
             let mut reads = inputs(&columns, &uses);
-            reads.extend(targets(options, &columns).with_context(at)?);
+            let learnt = targets(options, &columns).with_context(at)?;
+            windows.iter().try_for_each(|windows| expect_numbers(windows, &learnt)).with_context(at)?;
+            reads.extend(learnt);
             reads.extend(options.sample_weight.iter().map(|name| (name.as_str(), Read::Number)));
             let keys =
                 windows.iter().flat_map(Windows::keys).filter(|(name, _)| !reads.iter().any(|(read, _)| read == name));
@@ -161,9 +163,17 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             codec
         }
         None => {
-            TableCodec { windows, ..fit(options, (&columns, &uses), &raw, (&whole, &parts.train)).with_context(at)? }
+            // A row without a target is of no part, and the model sees it in windows of training.
+            let seen = series.as_ref().zip(windows.as_ref()).map(|(series, windows)| windows.seen(series, &parts));
+            let seen = seen.as_ref().unwrap_or(&parts.train);
+            let learnt = (&whole[..], &parts.train[..]);
+            TableCodec { windows, ..fit(options, (&columns, &uses), &raw, (seen, learnt)).with_context(at)? }
         }
     };
+    notes.extend(raw.zones_in_words(&codec.columns).iter().map(|words| format!("{}: {words}", at())));
+    if own.is_none() {
+        notes.extend(coarse(&raw, &codec, &parts.train)?.iter().map(|words| format!("{}: {words}", at())));
+    }
     let leaks = if own.is_none() { leaks(&raw, &codec, &parts.train).with_context(at)? } else { Vec::new() };
     let (all, cut) = codec.samples(&raw, series.as_ref(), true, &options.room).with_context(at)?;
     notes.extend(cut_in_words(&options.path, &codec, &all, cut));
@@ -172,7 +182,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         if own.is_none() {
             notes.extend(windows.notes(series).into_iter().map(|words| format!("{}: {words}", at())));
         }
-        parts = windows.divided(series, &parts).with_context(at)?;
+        parts = windows.divided(series, &parts, own.is_some()).with_context(at)?;
     }
     // What its cells took is for others now.
     drop(raw);
@@ -275,8 +285,9 @@ fn validation(
     let series = codec.series(&raw).with_context(at)?;
     let (all, cut) = codec.samples(&raw, series.as_ref(), true, &options.room).with_context(at)?;
     notes.extend(cut_in_words(path, codec, &all, cut));
+    notes.extend(raw.zones_in_words(&codec.columns).iter().map(|words| format!("{}: {words}", at())));
     let rows = codec.learnable(series.as_deref(), rows);
-    ensure!(!rows.is_empty(), "{}: no series is long enough for a window with the rows behind it", at());
+    ensure!(!rows.is_empty(), "{}: no series is long enough for a window with the rows after it", at());
     Ok((all, rows))
 }
 
@@ -297,12 +308,12 @@ fn inputs<'a>(columns: &'a [Column], uses: &[Use]) -> Vec<(&'a str, Read)> {
     used.collect()
 }
 
-/// Fits the codecs on the rows of training, `train`; in all of `rows` nothing is missing that is learnt.
+/// Fits the codecs on the rows that the model sees in training, `seen`, and on those that it learns, `train`; in all of `rows` nothing is missing that is learnt.
 fn fit(
     options: &TableOptions,
     (columns, uses): (&[Column], &[Use]),
     raw: &Raw,
-    (rows, train): (&[u32], &[u32]),
+    (seen, (rows, train)): (&[u32], (&[u32], &[u32])),
 ) -> Result<TableCodec> {
     let inputs = columns.iter().zip(uses).filter_map(|(column, used)| match used {
         Use::Input(encoding) | Use::Target(Some(encoding)) => Some((&column.name, encoding)),
@@ -314,7 +325,7 @@ fn fit(
     for some in inputs.chunks((FITTED / (CELL * raw.rows().max(1))).max(1)) {
         let fitted = parallel(some.to_vec(), |(name, encoding)| {
             let cells = raw.column(name)?;
-            Ok(ColumnCodec::fit(name, encoding, &cells, train, options.bins))
+            Ok(ColumnCodec::fit(name, encoding, &cells, seen, options.bins))
         });
         codecs.extend(fitted.into_iter().collect::<Result<Vec<_>>>()?);
     }

@@ -44,7 +44,7 @@ pub use cell::{MISSING, TRUTHS};
 pub use codec::{Cells, Codec, ColumnCodec, Decoded, Encoding, Fill, Scaling, rounded};
 pub use dates::DateForm;
 pub use division::{Division, Fold};
-pub use fitted::{Head, TableCodec, Target, read_input, read_rows, read_text};
+pub use fitted::{Asked, Head, TableCodec, Target, read_input, read_rows, read_text};
 pub use given::{Cell, Given};
 pub use hashed::{MOST_BUCKETS, Norm, Words};
 pub use kinds::{CellType, Column, Odd};

@@ -6,7 +6,7 @@ use super::super::row_names::{Lines, RowName, RowNames, Texts};
 use super::super::sheet::{Kind, Place, Sheet};
 use super::aside::{AT_ONCE, Aside};
 use super::cell;
-use super::codec::{Cells, Read};
+use super::codec::{Cells, ColumnCodec, Read};
 use super::hashed::murmur3;
 use super::names::no_column;
 use super::skipped::Skipped;
@@ -19,6 +19,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Minutes of a day.
+pub const MINUTES_A_DAY: f64 = 1440.0;
+
 /// The cells of the columns that are used.
 pub struct Raw {
     /// Those that are read as numbers, by name. What a row weighs may be of a column that the model takes in another way.
@@ -29,8 +32,10 @@ pub struct Raw {
     rows: usize,
     /// Rows that are left out, if such are.
     skipped: Option<Skipped>,
-    /// What there is to say of dates with a time zone, column by column.
-    zones: Vec<String>,
+    /// By how many minutes the clock of each date is ahead of UTC's, of columns in which some clock is.
+    clocks: HashMap<String, Vec<i16>>,
+    /// What there is to say of dates with a time zone, by the column.
+    zones: Vec<(String, String)>,
 }
 
 /// There are more rows than may be.
@@ -61,13 +66,16 @@ pub(super) struct Reading<'a> {
     utc: bool,
     /// The first date with the time of another zone.
     zoned: Option<String>,
+    /// By how many minutes the clock of each date is ahead of UTC's, from that first one on.
+    clocks: Vec<i16>,
+    rows: usize,
 }
 
 impl<'a> Reading<'a> {
     /// Of the column that is `at` in a row.
     pub fn new(name: &'a str, read: Read, at: usize) -> Self {
-        let (values, numbers, texts, known) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
-        Reading { name, read, at, values, numbers, texts, known, aside: None, utc: false, zoned: None }
+        let (values, numbers, texts, known, clocks) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new(), Vec::new());
+        Reading { name, read, at, values, numbers, texts, known, aside: None, utc: false, zoned: None, clocks, rows: 0 }
     }
 
     /// Takes a cell that is a text, or missing.
@@ -93,6 +101,22 @@ impl<'a> Reading<'a> {
         self.values.push(value);
     }
 
+    /// Takes the clock of a cell as it is written, if that is a date.
+    pub fn clock(&mut self, text: &str) {
+        if !matches!(self.read, Read::Date(_)) {
+            return;
+        }
+        let ahead = cell::minutes_ahead(text);
+        if ahead != 0 && self.zoned.is_none() {
+            self.zoned = Some(text.to_owned());
+            self.clocks.resize(self.rows, 0);
+        }
+        if self.zoned.is_some() {
+            self.clocks.push(ahead);
+        }
+        self.rows += 1;
+    }
+
     /// Takes a cell as it is written; one that cannot be read is missing.
     fn take(&mut self, place: Place, text: &str, decimal: char) -> Result<()> {
         let missing = cell::is_missing(text);
@@ -101,9 +125,7 @@ impl<'a> Reading<'a> {
             return Ok(());
         }
         let value = if missing { Ok(f64::NAN) } else { self.read.value(text, decimal) };
-        if matches!(self.read, Read::Date(_)) && self.zoned.is_none() && cell::has_zone(text) {
-            self.zoned = Some(text.to_owned());
-        }
+        self.clock(text);
         match value {
             Ok(value) => self.values.push(value),
             Err(expected) => {
@@ -119,6 +141,13 @@ impl<'a> Reading<'a> {
     pub fn join(&mut self, next: Reading) {
         self.values.extend(next.values);
         self.zoned = self.zoned.take().or(next.zoned);
+        self.rows += next.rows;
+        if self.zoned.is_some() {
+            // Those before its first one are at the begin.
+            self.clocks.resize(self.rows - next.rows, 0);
+            self.clocks.extend(next.clocks);
+            self.clocks.resize(self.rows, 0);
+        }
         let own: Vec<u32> = next.texts.iter().map(|text| self.number(text)).collect();
         self.numbers.extend(next.numbers.into_iter().map(|number| number.map(|number| own[number as usize])));
     }
@@ -298,18 +327,21 @@ impl Raw {
             None => RowNames::Lines(lines),
         };
         skipped.sort();
-        let zones = columns.iter().filter_map(Reading::zone_in_words).collect();
+        let zones = columns.iter().filter_map(|column| Some((column.name.to_owned(), column.zone_in_words()?)));
+        let zones = zones.collect();
         Ok(Raw { skipped: text.skips().then_some(skipped), zones, ..Raw::of(columns, names, rows) })
     }
 
     /// The cells that columns have taken.
-    pub(super) fn of(columns: Vec<Reading>, names: RowNames, rows: usize) -> Raw {
+    pub(super) fn of(mut columns: Vec<Reading>, names: RowNames, rows: usize) -> Raw {
+        let zoned = columns.iter_mut().filter(|column| column.zoned.is_some());
+        let clocks = zoned.map(|column| (column.name.to_owned(), std::mem::take(&mut column.clocks))).collect();
         let (numbers, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|column| column.read == Read::Number);
         let stored = |columns: Vec<Reading>| {
             columns.into_iter().map(|column| (column.name.to_owned(), column.stored())).collect::<HashMap<_, _>>()
         };
         let (numbers, others) = (stored(numbers), stored(others));
-        Raw { numbers, others, names: Arc::new(names), rows, skipped: None, zones: Vec::new() }
+        Raw { numbers, others, names: Arc::new(names), rows, skipped: None, clocks, zones: Vec::new() }
     }
 
     /// Leaves rows out that cannot be learnt from, if such are left out. `why`: by what is wrong and what the row is called.
@@ -344,9 +376,25 @@ impl Raw {
         self.skipped.as_ref().map_or(Ok(None), |skipped| skipped.in_words(self.rows, done))
     }
 
-    /// What there is to say of dates with a time zone, column by column.
-    pub fn zones_in_words(&self) -> &[String] {
-        &self.zones
+    /// What there is to say of dates with a time zone in columns that the model takes.
+    pub fn zones_in_words(&self, taken: &[ColumnCodec]) -> Vec<String> {
+        let own = self.zones.iter().filter(|(name, _)| taken.iter().any(|column| column.name == *name));
+        own.map(|(_, words)| words.clone()).collect()
+    }
+
+    /// The numbers of a column, or its dates as points in time: days since 1970 in UTC, where a zone says how far its clock is ahead. `None`: it was read as texts.
+    ///
+    /// # Errors
+    /// They are in a file that cannot be read.
+    ///
+    /// # Panics
+    /// If it was not asked for.
+    pub fn times(&self, name: &str) -> Result<Option<Vec<f64>>> {
+        let Cells::Numbers(mut times) = self.column(name)?.into_owned() else { return Ok(None) };
+        if let Some(clocks) = self.clocks.get(name) {
+            times.iter_mut().zip(clocks).for_each(|(time, minutes)| *time -= f64::from(*minutes) / MINUTES_A_DAY);
+        }
+        Ok(Some(times))
     }
 
     /// How many rows there are.

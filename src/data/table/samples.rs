@@ -8,7 +8,7 @@ use super::super::parallel::parallel;
 use super::super::values::{Values, bytes_of};
 use super::aside::{Aside, Lies, Room};
 use super::codec::{Cells, ColumnCodec};
-use super::fitted::{TableCodec, Target};
+use super::fitted::{Asked, TableCodec, Target};
 use super::raw::Raw;
 use super::series::Series;
 use super::tokens::TokensCodec;
@@ -70,6 +70,7 @@ impl TableCodec {
             FieldKind::Number => Field {
                 shape: [own.iter().product::<usize>() * windows.learnt()].into(),
                 standard: field.standard.map(|standard| standard.repeated(windows.learnt())),
+                columns: windows.named(&field.columns),
                 ..field
             },
             _ => field,
@@ -79,6 +80,8 @@ impl TableCodec {
     /// The fields of a row.
     fn fields_of_a_row(&self) -> Vec<Field> {
         let target = self.target.field(TARGETS);
+        let columns = if target.kind == FieldKind::Number { self.targets_named() } else { Vec::new() };
+        let target = Field { columns, ..target };
         let heads = self.heads.iter().map(|head| head.target.field(format!("{TARGETS}_{}", head.name)));
         let weight = self.sample_weight.iter().map(|_| Field::sample_weight());
         self.parts().iter().map(|part| self.field(*part)).chain([target]).chain(heads).chain(weight).collect()
@@ -132,16 +135,15 @@ impl TableCodec {
         Ok((self.parts().iter().map(of).collect::<Result<_>>()?, cut))
     }
 
-    /// What the samples of a trained model have of each field that it takes, as the bytes of one behind the other.
+    /// What the samples of a trained model have of each field that it takes, as the bytes of one behind the other; of windows those that are `asked` for.
     ///
     /// # Errors
-    /// There are too many for this machine; a text has a character without a token; no series is long enough.
-    pub fn input_bytes(&self, raw: &Raw) -> Result<Vec<Vec<u8>>> {
-        if let (Some(series), Some(windows)) = (self.series(raw)?, &self.windows) {
-            let answered = self.answered(Some(&series))?.unwrap_or_default();
+    /// There are too many for this machine; a text has a character without a token.
+    pub fn input_bytes(&self, raw: &Raw, asked: Option<&Asked>) -> Result<Vec<Vec<u8>>> {
+        if let (Some(asked), Some(windows)) = (asked, &self.windows) {
             let (rows, _) = self.rows(raw, false, &Room { lies: Lies::InMemory, folder: None })?;
-            let all = Windowed::new(rows, self.input_fields(self.fields()), series, windows.clone())?;
-            return Ok(all.input_bytes(&answered));
+            let (fields, series) = (self.input_fields(self.fields()), Arc::clone(&asked.series));
+            return Ok(Windowed::new(rows, fields, series, windows.clone())?.input_bytes(&asked.rows));
         }
         let (all, _) = self.placed_values(raw, None)?;
         Ok(all.into_iter().filter_map(Placed::here).map(|values| values.bytes().to_vec()).collect())

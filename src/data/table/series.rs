@@ -5,8 +5,12 @@ use super::codec::Cells;
 use super::division::Parts;
 use super::raw::Raw;
 use super::windows::Windows;
-use anyhow::{Result, bail};
+use crate::terminal::thousands;
+use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
+
+/// Whole numbers below it are all read as they are written.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The rows of a table as series.
 #[derive(Debug)]
@@ -19,6 +23,8 @@ pub struct Series {
     begins: Vec<u32>,
     /// The time of each row, if a column says it.
     times: Option<Vec<f64>>,
+    /// What each series is called, if a column says it.
+    names: Vec<String>,
 }
 
 impl Series {
@@ -32,17 +38,10 @@ impl Series {
             _ => format!("row {}", row + 1),
         };
         let mut order: Vec<u32> = (0..raw.rows() as u32).filter(|row| !raw.skips(*row)).collect();
-        let numbers = match series {
-            Some(name) => numbered(&*raw.column(name)?),
-            None => vec![0; raw.rows()],
-        };
-        let times = match time {
-            Some(name) => match raw.column(name)?.into_owned() {
-                Cells::Numbers(times) => Some(times),
-                Cells::Texts(..) => bail!("the column `{name}` orders the rows, and was read as a text"),
-            },
-            None => None,
-        };
+        let cells = series.map(|name| raw.column(name)).transpose()?;
+        let numbers = cells.as_deref().map_or_else(|| vec![0; raw.rows()], numbered);
+        let text = |name: &str| format!("the column `{name}` orders the rows, and was read as a text");
+        let times = time.map(|name| raw.times(name)?.with_context(|| text(name))).transpose()?;
         if let (Some(times), Some(name)) = (&times, time) {
             if let Some(row) = order.iter().find(|row| times[**row as usize].is_nan()) {
                 bail!("{}: `{name}` is missing, and rows are ordered by it", called(*row));
@@ -56,6 +55,11 @@ impl Series {
                 numbers[a] == numbers[b] && times[a] == times[b]
             };
             if let Some(pair) = order.windows(2).find(same) {
+                ensure!(
+                    times[pair[0] as usize].abs() < EXACT,
+                    "`{name}` has numbers of {} and more, the last digits of which are not read: write it in larger units, as seconds, or as dates",
+                    thousands(EXACT as u64)
+                );
                 let [a, b] = [pair[0], pair[1]].map(called);
                 bail!(
                     "{a} and {b} have the same `{name}`{}",
@@ -72,8 +76,21 @@ impl Series {
         order.iter().zip(0..).for_each(|(row, place)| places[*row as usize] = place);
         let next = |pair: &[u32]| numbers[pair[0] as usize] != numbers[pair[1] as usize];
         let between = order.windows(2).zip(1..).filter(|(pair, _)| next(pair)).map(|(_, place)| place);
-        let begins = std::iter::once(0).chain(between).chain([order.len() as u32]).collect();
-        Ok(Series { order, places, begins, times })
+        let begins: Vec<u32> = std::iter::once(0).chain(between).chain([order.len() as u32]).collect();
+        let first = begins.iter().filter_map(|begin| order.get(*begin as usize));
+        let names = cells.map_or(Vec::new(), |cells| first.map(|row| text_of(&cells, *row as usize)).collect());
+        Ok(Series { order, places, begins, times, names })
+    }
+
+    /// What the series of a row is called, if a column says it.
+    pub fn name(&self, row: u32) -> Option<String> {
+        let place = self.places[row as usize];
+        self.names.get(self.begins.partition_point(|begin| *begin <= place) - 1).cloned()
+    }
+
+    /// The time of a row, if a column says it.
+    pub fn time(&self, row: u32) -> Option<f64> {
+        self.times.as_ref().map(|times| times[row as usize])
     }
 
     /// Where the series of a row begins and ends, and where the row is; `None`: it is left out.
@@ -173,16 +190,41 @@ impl Series {
         self.begins.windows(2).filter(|pair| pair[1] > pair[0] && ((pair[1] - pair[0]) as usize) < rows).count()
     }
 
-    /// Steps from row to row within series: how many there are, how many are longer than most, how long most are, and the longest. `None` where no column has times.
-    pub fn steps(&self) -> Option<(usize, usize, f64, f64)> {
+    /// The rows of each series.
+    pub fn each(&self) -> impl Iterator<Item = &[u32]> {
+        self.begins.windows(2).map(|pair| &self.order[pair[0] as usize..pair[1] as usize])
+    }
+
+    /// The steps from row to row within each of some lists of rows; `None` where no column has times, or there is no step.
+    pub fn steps<'a>(&self, rows: impl Iterator<Item = &'a [u32]>) -> Option<Steps> {
         let times = self.times.as_ref()?;
-        let within = self.begins.windows(2).flat_map(|pair| self.order[pair[0] as usize..pair[1] as usize].windows(2));
-        let mut steps: Vec<f64> = within.map(|pair| times[pair[1] as usize] - times[pair[0] as usize]).collect();
+        let pairs = rows.flat_map(|rows| rows.windows(2));
+        let mut steps: Vec<f64> = pairs.map(|pair| times[pair[1] as usize] - times[pair[0] as usize]).collect();
         steps.sort_unstable_by(f64::total_cmp);
         let (usual, longest) = (*steps.get(steps.len() / 2)?, *steps.last()?);
         // Months differ in length.
         let longer = steps.len() - steps.partition_point(|step| *step <= 1.2 * usual);
-        Some((steps.len(), longer, usual, longest))
+        Some(Steps { all: steps.len(), longer, usual, longest })
+    }
+}
+
+/// Steps in time from row to row.
+pub struct Steps {
+    /// How many there are.
+    pub all: usize,
+    /// How many are longer than most.
+    pub longer: usize,
+    /// How long most are.
+    pub usual: f64,
+    /// The longest.
+    pub longest: f64,
+}
+
+/// The cell of a row, for people.
+fn text_of(cells: &Cells, row: usize) -> String {
+    match cells {
+        Cells::Numbers(values) => values[row].to_string(),
+        Cells::Texts(numbers, texts) => numbers[row].map_or_else(String::new, |text| texts[text as usize].clone()),
     }
 }
 

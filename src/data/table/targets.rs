@@ -10,8 +10,11 @@ use super::kinds::{CellType, Column, Odd};
 use super::names::{no_column, quoted};
 use super::options::{HeadOptions, TableOptions};
 use super::raw::Raw;
+use crate::terminal::counted;
 use anyhow::{Context, Result, bail, ensure};
 
+/// A standard deviation of a target should have more steps of single precision.
+const STEPS: f64 = 100.0;
 /// So many different numbers with a unit may be names of classes.
 const FEW: usize = 10;
 
@@ -25,11 +28,11 @@ pub fn with_targets(options: &TableOptions, raw: &Raw, notes: &mut Vec<String>) 
     }
     let missing = raw.rows() - rows.len();
     if missing > 0 {
-        let s = if missing == 1 { "" } else { "s" };
-        notes.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), quoted(&learnt)));
+        let (rows, learnt) = (counted(missing, "row"), quoted(&learnt));
+        let done = if options.windows.is_some() { "in windows, and not learnt" } else { "left out" };
+        notes.push(format!("`{}`: {rows} without {learnt} {done}", options.path.display()));
     }
     let at = || format!("`{}`", options.path.display());
-    notes.extend(raw.zones_in_words().iter().map(|words| format!("{}: {words}", at())));
     notes.extend(raw.skipped_in_words("are left out").with_context(at)?.map(|words| format!("{}: {words}", at())));
     rows.retain(|row| !raw.skips(*row));
     Ok(rows)
@@ -83,6 +86,26 @@ pub fn expect_learnt(text: &Sheet, codec: &TableCodec) -> Result<()> {
         text.column(name).with_context(lacks)?;
     }
     Ok(())
+}
+
+/// What there is to say of targets whose values lie so far from 0 that single precision, in which they are learnt, has few steps where they lie. `train`: the rows that are
+/// trained on.
+pub fn coarse(raw: &Raw, codec: &TableCodec, train: &[u32]) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    for name in codec.learnt().flat_map(Target::columns) {
+        let Cells::Numbers(values) = &*raw.column(name)? else { continue };
+        let own = train.iter().map(|row| values[*row as usize]);
+        let largest = own.clone().fold(0f64, |most, value| most.max(value.abs())) as f32;
+        let (mean, deviation) = mean_and_deviation(own);
+        let step = f64::from(largest.next_up() - largest);
+        if deviation > 0.0 && step > deviation / STEPS {
+            notes.push(format!(
+                "the target `{name}` has a mean of {mean:.0} and a standard deviation of {deviation:.3}, and is learnt in single precision, which has steps of {step} there: \
+                 learn by how much it differs from some number, or from the row before"
+            ));
+        }
+    }
+    Ok(notes)
 }
 
 /// The columns that are learnt, and how their cells are read.

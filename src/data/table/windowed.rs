@@ -4,6 +4,8 @@ use super::super::field::Field;
 use super::super::memory::Memory;
 use super::super::row_names::RowName;
 use super::super::store::{Rows, Store, Unreadable};
+use super::cell::time_text;
+use super::codec::Read;
 use super::series::Series;
 use super::windows::Windows;
 use crate::graph::DType;
@@ -100,6 +102,17 @@ impl Store for Windowed {
 
     fn row(&self, sample: usize) -> Option<RowName<'_>> {
         Store::row(&self.rows, sample)
+    }
+
+    fn series(&self, sample: usize) -> Vec<(String, String)> {
+        let (row, windows) = (sample as u32, &self.windows);
+        let name = windows.series.as_ref().zip(self.series.name(row)).map(|((column, _), name)| (column.clone(), name));
+        let time = windows.time.as_ref().zip(self.series.time(row));
+        let time = time.map(|((column, read), time)| match read {
+            Read::Date(_) => (column.clone(), time_text(time)),
+            _ => (column.clone(), time.to_string()),
+        });
+        name.into_iter().chain(time).collect()
     }
 
     fn held_bytes(&self) -> usize {

@@ -2,10 +2,11 @@
 
 use super::codec::Read;
 use super::division::Parts;
+use super::fitted::Asked;
 use super::raw::Raw;
-use super::series::Series;
+use super::series::{Series, Steps};
 use crate::terminal::{counted, thousands};
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ impl Windows {
         let window = format!("window of {}", counted(self.rows, "row"));
         match self.horizon {
             0 => window,
-            rows => format!("{window} with the {} behind it", counted(rows, "row")),
+            rows => format!("{window} with the {} after it", counted(rows, "row")),
         }
     }
 
@@ -75,27 +76,45 @@ impl Windows {
         }
     }
 
-    /// How many series have no whole window, if some have none.
-    pub fn unanswered_in_words(&self, series: &Series) -> Option<String> {
-        let (short, [count, _]) = (series.shorter_than(self.rows), series.measures());
+    /// What the user should know of the windows that a model is asked about: how many series have none, and which rows are far from one another.
+    pub fn notes_on(&self, asked: &Asked) -> Vec<String> {
+        let (short, [count, _]) = (asked.series.shorter_than(self.rows), asked.series.measures());
         let rows = counted(self.rows, "row");
-        (short > 0).then(|| format!("{short} of {count} series have fewer than {rows}, and no prediction"))
+        let short = (short > 0).then(|| format!("{short} of {count} series have fewer than {rows}, and no prediction"));
+        let windows = asked.rows.iter().filter_map(|row| asked.series.window(*row, self.rows));
+        short.into_iter().chain(self.steps_in_words(asked.series.steps(windows))).collect()
+    }
+
+    /// The rows that a model sees in training, ascending: those of that part, and those in its windows that are of no part.
+    pub fn seen(&self, series: &Series, parts: &Parts) -> Vec<u32> {
+        let none = |row: &u32| ![&parts.val, &parts.test].iter().any(|part| part.binary_search(row).is_ok());
+        let windows = series.divided(self, parts).train;
+        let taken = windows.iter().flat_map(|row| series.window(*row, self.rows).unwrap_or_default());
+        let mut seen: Vec<u32> = taken.copied().filter(none).chain(parts.train.iter().copied()).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen
     }
 
     /// The last rows of the windows of each part. Windows between two parts are in none, see [`Series::divided`].
     ///
     /// # Errors
     /// One that should have some has none.
-    pub fn divided(&self, series: &Series, parts: &Parts) -> Result<Parts> {
+    pub fn divided(&self, series: &Series, parts: &Parts, is_trained: bool) -> Result<Parts> {
         let own = series.divided(self, parts);
         let [count, longest] = series.measures();
+        let are = if count == 1 { "is" } else { "are" };
+        let there = format!("there {are} {count} series of at most {}", counted(longest, "row"));
         for (name, rows, windows) in [("training", &parts.train, &own.train), ("validation", &parts.val, &own.val)] {
-            ensure!(
-                rows.is_empty() || !windows.is_empty(),
-                "no {} is for {name}: there {} {count} series of at most {}, and {} for {name}; take a smaller `window`{}, or hold out another part",
+            if rows.is_empty() || !windows.is_empty() {
+                continue;
+            }
+            if is_trained {
+                bail!("there is no {}, which the model takes: {there}", self.in_words());
+            }
+            bail!(
+                "no {} is for {name}: {there}, and {} for {name}; take a smaller `window`{}, or hold out another part",
                 self.in_words(),
-                if count == 1 { "is" } else { "are" },
-                counted(longest, "row"),
                 counted(rows.len(), "row"),
                 if self.horizon > 0 { " or `horizon`" } else { "" },
             );
@@ -115,9 +134,15 @@ impl Windows {
                 if self.horizon > 0 { " and the rows behind it" } else { "" }
             )),
         };
+        short.into_iter().chain(self.steps_in_words(series.steps(series.each()))).collect()
+    }
+
+    /// What there is to say of steps from row to row, if some are longer than most.
+    fn steps_in_words(&self, steps: Option<Steps>) -> Option<String> {
+        let Steps { all, longer, usual, longest } = steps?;
         let dates = matches!(&self.time, Some((_, Read::Date(_))));
         let time = |step: f64| if dates { in_days(step) } else { format!("{step}") };
-        let steps = series.steps().filter(|(_, longer, _, _)| *longer > 0).map(|(all, longer, usual, longest)| {
+        (longer > 0).then(|| {
             format!(
                 "{} of {} steps from row to row are longer than {}, the usual one, the longest {}: a window is of rows, whatever lies between them",
                 thousands(longer as u64),
@@ -125,8 +150,7 @@ impl Windows {
                 time(usual),
                 time(longest)
             )
-        });
-        short.into_iter().chain(steps).collect()
+        })
     }
 
     /// What the numbers of some target columns are called, row by row behind the window: `sold_1`, `sold_2`, …; of one row as the columns.

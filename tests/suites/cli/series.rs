@@ -77,7 +77,13 @@ fn what_comes_next_is_learnt_and_predicted_for_each_series() {
     // The last 100 rows are held out: 50 hours of each machine, 48 of them with three hours in them.
     let lines = place.read("p.csv");
     assert_eq!(lines.lines().count(), 1 + 2 * 48);
-    assert!(lines.starts_with("sample,line,target_1,target_2,target_3,prediction_1"), "{lines}");
+    let head_of = "sample,line,machine,hour,target_count_1,target_count_2,target_count_3,prediction_count_1,";
+    assert!(lines.starts_with(head_of), "{lines}");
+    // Hour 163 of `a`, which has 2, and then comes 3.
+    assert!(lines.lines().any(|line| line.contains(",a,163,3,4,5,")), "{lines}");
+    // A forecast is of a series, also where a column names the rows.
+    let named = place.ok("predict r m.csv --format csv --set data.id=hour").out;
+    assert!(named.starts_with("file,sample,machine,value_count_1"), "{named}");
     // Too few rows, and a column that is not there.
     place.write("short.csv", format!("{head}\n{}\n", last[..20].join("\n")));
     let error = place.fails("predict r short.csv", 1);
@@ -206,13 +212,16 @@ fn mistakes_are_reported_at_their_places() {
         ("--set data.window=0", "window"),
         ("--set data.series_column=\"count\"", "is the target"),
         ("--set data.series_column=\"machin\"", "`series_column` names a column `machin`"),
-        ("--set data.window=500", "no window of 500 rows with the 3 rows behind it is for training"),
+        ("--set data.window=500", "no window of 500 rows with the 3 rows after it is for training"),
         ("--unset data.series_column", "have the same `hour`: a series has one row at a time"),
         ("--set model.layers.3.out_features=2", "3"),
     ] {
         let error = place.fails(&format!("check c.toml {set}"), 2);
         assert!(error.contains(part) && !error.contains("panicked"), "{set}: {part}: {error}");
     }
+    place.write("oops.csv", machines(200).replace("\n7,a,0\n", "\n7,a,oops\n"));
+    let error = place.fails("check c.toml --set data.path=oops.csv", 2);
+    assert!(error.contains("1 cell of 400 that is no number, the first of them `oops` in line 16"), "{error}");
     for (more, part) in [
         ("sample_weight = \"hour\"", "a window has several rows, and one weight"),
         ("stratify_column = \"machine\"", "the latest rows of series are held out"),
@@ -257,7 +266,7 @@ fn visits_that_come_with_the_program_are_forecast() {
     let table = repository("data/visits/visits.csv");
     fs::copy(table, place.path("visits.csv")).unwrap();
     let made = place.ok("init visits.csv --target visits --model lstm_forecaster");
-    assert!(made.err.contains("2,754 windows to train on"), "{made:?}");
+    assert!(made.err.contains("2,755 windows to train on"), "{made:?}");
     let text = place.read("visits.toml");
     for line in ["time_column = \"day\"", "series_column = \"library\"", "window = 28", "horizon = 7"] {
         assert!(text.contains(line), "{line}: {text}");

@@ -75,7 +75,7 @@ impl Target {
     /// As one model has it.
     pub fn learnt(&self) -> Learnt<'_> {
         let (standard, quantiles) = (self.standard.as_ref(), &self.quantiles[..]);
-        Learnt { head: None, loss: &self.loss, weight: self.weight, standard, quantiles, names: &[] }
+        Learnt { head: None, loss: &self.loss, weight: self.weight, standard, quantiles, names: &[], columns: &[] }
     }
 
     /// Its loss over samples, as of one model, if those of samples are known.

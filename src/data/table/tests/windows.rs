@@ -140,8 +140,65 @@ fn a_missing_target_is_learnt_of_no_window_and_stands_in_some() {
     }];
     let set = open(&TableOptions { windows, rules, ..place.options("y") }).unwrap();
     assert_eq!(all(&set.train, 1).concat(), [4., 5., 6.]);
-    assert_eq!(set.spec.fields[0].shape.dims(), [2, 1], "of rows of training none is missing");
-    assert_eq!(all(&set.train, 0), [[2., 0.], [0., 4.], [4., 5.]]);
+    // Each row has the number, and whether it is missing.
+    assert_eq!(all(&set.train, 0), [[2., 0., 0., 1.], [0., 1., 4., 0.], [4., 0., 5., 0.]]);
+}
+
+/// The model sees what the target was, and that it was not there: rows without one stand in windows of training.
+#[test]
+fn a_model_knows_where_the_target_was_missing() {
+    let rows: String =
+        (0..30).map(|i| format!("{i},{}\n", if i % 5 == 3 { String::new() } else { i.to_string() })).collect();
+    let place = Place::new(&format!("t,y\n{rows}"));
+    let own = place.options("y");
+    let windows = Some(WindowsOptions { rows: 4, horizon: 1, stride: 1, series: None });
+    let division =
+        Division { time_column: Some("t".into()), hold_out: Some(HoldOut::Count(6)), ..own.division.clone() };
+    let set = open(&TableOptions { windows, division, ..own }).unwrap();
+    assert_eq!(set.spec.fields[0].shape.dims(), [4, 2]);
+    assert!(set.notes.iter().any(|note| note.contains("6 rows without `y` in windows, and not learnt")));
+    let path = place.write("new.csv", &format!("t,y\n{rows}"));
+    let mut unseen = Unseen::default();
+    read_rows(&path, &TableCodec::of(&set.spec).unwrap(), false, &mut unseen).unwrap();
+    assert_eq!(unseen.in_words(), [""; 0]);
+}
+
+/// Rows are in the order of their instants, whatever clock they are written by: the hour that is there twice in autumn, and two places.
+#[test]
+fn times_with_a_zone_are_points_in_time() {
+    let hours = ["01:00:00+02:00", "02:00:00+02:00", "02:00:00+01:00", "03:00:00+01:00"];
+    let rows: String =
+        hours.iter().rev().zip((0..4).rev()).map(|(time, y)| format!("2025-10-26T{time},{y}\n")).collect();
+    let of = |rows: &str| {
+        let place = Place::new(&format!("t,y\n{rows}"));
+        let own = place.options("y");
+        let windows = Some(WindowsOptions { rows: 3, horizon: 1, stride: 1, series: None });
+        let plain = Encoding::Number { scaling: Scaling::None, fill: Fill::Zero, bins: 8 };
+        let rules = vec![Rule { pattern: "y".into(), choice: Choice::Encode(plain) }];
+        let division = Division { time_column: Some("t".into()), ..own.division.clone() };
+        open(&TableOptions { windows, rules, division, standardize_target: false, ..own }).unwrap()
+    };
+    let set = of(&rows);
+    assert_eq!((all(&set.train, 0), all(&set.train, 1)), (vec![vec![0., 1., 2.]], vec![vec![3.]]));
+    assert!(!set.notes.iter().any(|note| note.contains("zone")), "the model takes no dates: {:?}", set.notes);
+    // The first cell with a zone comes behind others, and in another piece than most.
+    let apart = "2025-10-26T05:00:00-05:30,2\n2025-10-26T09:00:00,0\n2025-10-26T10:00:00Z,1\n2025-10-26T11:00:00,3\n";
+    let set = of(apart);
+    assert_eq!((all(&set.train, 0), all(&set.train, 1)), (vec![vec![0., 1., 2.]], vec![vec![3.]]));
+    assert_eq!(set.train.series(0), [("t".to_owned(), "2025-10-26T10:30:00".to_owned())]);
+}
+
+/// Single precision has no steps between numbers that are far from 0 and close to one another.
+#[test]
+fn a_target_that_single_precision_cannot_hold_is_noted() {
+    let of = |base: f64| {
+        let rows: String = (0..40).map(|i| format!("{i},{}\n", base + f64::from(i % 7))).collect();
+        open(&Place::new(&format!("x,y\n{rows}")).options("y")).unwrap().notes.join("\n")
+    };
+    let notes = of(1e9);
+    assert!(notes.contains("the target `y` has a mean of 1000000003 and a standard deviation of 1."), "{notes}");
+    assert!(notes.contains("steps of 64 there"), "{notes}");
+    assert!(!of(1e4).contains("single precision"));
 }
 
 #[test]
@@ -160,7 +217,10 @@ fn the_class_of_the_next_row_is_learnt() {
     (0..set.train.len()).for_each(|i| assert!(set.train.classes(i, 1, |class| classes.push(class))));
     assert_eq!(classes, [2, 1, 0, 2, 1, 0, 2, 1, 0]);
     let windows = Some(WindowsOptions { rows: 3, horizon: 2, stride: 1, series: None });
-    assert!(fault(&TableOptions { windows, ..options }).contains("set it to 1"));
+    assert!(
+        fault(&TableOptions { windows, ..options })
+            .contains("`light` is learnt as a class, and `horizon` asks for 2 rows")
+    );
 }
 
 #[test]
@@ -186,7 +246,7 @@ fn a_trained_model_answers_for_the_last_row_of_each_series() {
     }
     let raw = given.raw();
     let bytes: Vec<u8> = all(&split, 0).concat().iter().flat_map(|number| number.to_ne_bytes()).collect();
-    assert_eq!(codec.input_bytes(&raw).unwrap(), [bytes]);
+    assert_eq!(codec.input_bytes(&raw, codec.asked(&raw).unwrap().as_ref()).unwrap(), [bytes]);
     // Too few rows; other windows than were trained on.
     let short = place.write("short.csv", "shop,day,sold,cost,open\na,2026-01-01,1,1,yes\nb,2026-01-01,1,1,yes\n");
     let error = read_rows(&short, &codec, false, &mut Unseen::default()).unwrap_err();
@@ -231,12 +291,17 @@ fn series_that_make_no_windows_are_refused_with_the_reason() {
     let error = of(SHOPS, &|own| own.windows.as_mut().unwrap().rows = 5);
     assert!(
         error.contains(
-            "no window of 5 rows with the 1 row behind it is for training: there are 2 series of at most 5 rows"
+            "no window of 5 rows with the 1 row after it is for training: there are 2 series of at most 5 rows"
         ),
         "{error}"
     );
     let error = of(SHOPS, &|own| own.windows.as_mut().unwrap().series = Some("store".into()));
     assert!(error.contains("`series_column` names a column `store`"), "{error}");
+    let category = Encoding::Category { most: 8, least: 1 };
+    let error = of(SHOPS, &|own| own.rules.push(Rule { pattern: "day".into(), choice: Choice::Encode(category) }));
+    assert!(error.contains("`day` says the order of the rows, and `columns` makes texts of its cells"), "{error}");
+    let error = of(&SHOPS.replace("2026-01-0", "176000000000000000"), &nothing);
+    assert!(error.contains("the last digits of which are not read"), "{error}");
     let hashed = Rule { pattern: "shop".into(), choice: Choice::Encode(Encoding::Hashed { buckets: 4 }) };
     let error = of(SHOPS, &|own| own.rules.push(hashed.clone()));
     assert!(error.contains("two series may have the same hash"), "{error}");

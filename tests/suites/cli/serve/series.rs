@@ -20,11 +20,14 @@ fn a_server_answers_for_the_series_of_a_request() {
     let rows: Vec<Value> = last.iter().map(row).collect();
     let ask = |rows: &[Value]| server.json("/predict", &json!({ "instances": rows }).to_string());
     assert_eq!(forecasts(&json!(ask(&rows).predictions())), forecasts(&wanted));
-    // Lists of cells, in the order that the server says; these have no names of series.
+    // An answer is that for the last row of a series, in the order of the rows of the request.
+    let samples = ask(&rows).predictions().iter().map(|one| one["sample"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(samples, [26, 27]);
+    // Lists of cells, in the order that the server says.
     let described = server.get("/models").json().to_string();
     assert!(described.contains("[\"count\",\"hour\",\"machine\"]"), "{described}");
     let cells = rows.iter().map(|row| json!([row["count"], row["hour"], row["machine"]])).collect::<Vec<_>>();
-    assert_eq!(ask(&cells).predictions().len(), 2);
+    assert_eq!(forecasts(&json!(ask(&cells).predictions())), forecasts(&wanted));
     let csv = format!("hour,machine,count\n{}\n", last.join("\n"));
     let answer = server.ask("POST", "/predict", "Content-Type: text/csv\r\n", csv.as_bytes());
     assert_eq!(forecasts(&json!(answer.predictions())), forecasts(&wanted));
