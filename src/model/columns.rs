@@ -1,12 +1,14 @@
 //! The columns of tables as vectors: which numbers of a sample are whose, and vectors that need no bins.
 
+use super::embeddings::normal;
 use super::ensemble::by_group;
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers as cfg;
+use crate::config::language::sections::ColumnType;
 use crate::data::INPUTS;
-use crate::data::table::TableCodec;
+use crate::data::table::{TableCodec, matches};
 use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, Concat, Linear, Reshape, Slice};
 use crate::graph::{DType, Fill, Shape, Storage, ValueId};
 use std::f32::consts::TAU;
@@ -86,6 +88,16 @@ impl Tokens {
         }
         Some(Tokens { numbers: between(categories.iter().cloned(), width), categories })
     }
+}
+
+/// The name of the vectors that `tabular_input` has for category number `i`.
+pub fn vector_name(i: usize) -> String {
+    format!("embeddings.{i}.weight")
+}
+
+/// How many numbers a vector for one of `texts` has, where no key says it: `emb_sz_rule` of fastai.
+fn usual_width(texts: usize) -> usize {
+    ((1.6 * (texts as f64).powf(0.56)).round() as usize).clamp(1, 600)
 }
 
 /// The name of the vectors of category number `i`.
@@ -242,6 +254,33 @@ impl Builder<'_> {
             let vectors = self.joined(vectors);
             let bias = self.rows(node, "cat_embeddings.bias", [tokens.categories.len(), d], start);
             parts.push(self.plain(ADD, &[vectors, bias]));
+        }
+        self.joined(parts)
+    }
+
+    /// `[N, F]` of a table to `[N, numbers + vectors of categories]`.
+    pub(super) fn tabular_input(&mut self, node: &LayerNode, x: Tensor) -> ValueId {
+        let (n, width) = (self.batch, self.shape(x).last());
+        let table = self.table(x).and_then(|codec| Some((Tokens::of(&codec, width)?, codec)));
+        let Some((tokens, codec)) = table else { return self.no_table(node, x, [n, width]) };
+        let rules = self.experiment.data.source.table().and_then(|table| table.columns.as_ref());
+        let asked = |name: &str| {
+            let rule = rules?.0.iter().find(|rule| matches(&rule.name, name))?;
+            if let ColumnType::Category(category) = &rule.column { category.embedding } else { None }
+        };
+        let asked: Vec<Option<usize>> = codec.categories_named().map(asked).collect();
+        let mut parts = Vec::with_capacity(tokens.categories.len() + 1);
+        if !tokens.numbers.is_empty() {
+            parts.push(self.cut(x.value, &tokens.numbers));
+        }
+        for (i, (places, asked)) in tokens.categories.iter().zip(asked).enumerate() {
+            let texts = places.len();
+            let d = asked.unwrap_or_else(|| usual_width(texts));
+            // One of its numbers is 1: the product is a row of the table.
+            let storage = Storage::transposed(d, texts);
+            let table = self.param(node, Param { storage, ..Param::plain(&vector_name(i), [d, texts], normal(1.0)) });
+            let own = self.cut(x.value, std::slice::from_ref(places));
+            parts.push(self.plain(Linear { bias: false }, &[own, table]));
         }
         self.joined(parts)
     }

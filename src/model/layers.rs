@@ -138,6 +138,7 @@ impl Builder<'_> {
             Layer::PiecewiseLinearEmbedding(l) => usual(self.piecewise_linear_embedding(node, l, x)),
             Layer::PeriodicEmbedding(l) => usual(self.periodic_embedding(node, l, x)),
             Layer::FeatureTokenizer(l) => usual(self.feature_tokenizer(node, l, x)),
+            Layer::TabularInput(_) => usual(self.tabular_input(node, x)),
             Layer::DotInteraction(_) => usual(self.dot_interaction(node, x)),
             Layer::EnsembleAffine(l) => usual(self.ensemble_affine(node, l, x)),
             Layer::EnsembleLinear(l) => usual(self.ensemble_linear(node, l, x)),

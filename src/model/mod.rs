@@ -39,7 +39,7 @@ mod windows;
 
 pub use crate::data::BatchShape;
 pub use attention::rope;
-pub use columns::{Columns, Tokens, category_name};
+pub use columns::{Columns, Tokens, category_name, vector_name};
 pub use heads::{eval_sums, head_class_counts, head_metrics, is_counted, metric_sums};
 pub use input::{input_fields, target_field};
 pub use lints::lints;

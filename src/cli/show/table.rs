@@ -44,7 +44,7 @@ pub fn show(columns: &[Shown], spec: &DataSpec, notes: &[String], as_json: bool)
     match windows.map(|windows| windows.horizon) {
         None => {}
         Some(0) => text.push_str(", and the target of its last row to learn"),
-        Some(rows) => text.push_str(&format!(", and the {} behind it to learn", counted(rows, "row"))),
+        Some(rows) => text.push_str(&format!(", and the {} after it to learn", counted(rows, "row"))),
     }
     text.push_str("\n\n");
     for line in lines(columns) {

@@ -282,7 +282,7 @@ impl<'de> Deserialize<'de> for ValidationSplit {
             type Value = ValidationSplit;
 
             fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-                f.write_str("a share between 0 and 1, or a whole number of samples")
+                f.write_str("a share between 0 and 1, or a whole number of samples; a table has `fraction` or `count`, with `stratify`, `group` or `time`")
             }
 
             fn visit_f64<E: de::Error>(self, v: f64) -> Result<ValidationSplit, E> {
@@ -324,10 +324,22 @@ impl JsonSchema for ValidationSplit {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "a share between 0 and 1, or a whole number of samples",
+            "description": "a share between 0 and 1, or a whole number of samples; of a table also how they are drawn",
             "anyOf": [
                 { "type": "integer", "minimum": 1 },
                 { "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 },
+                {
+                    "type": "object",
+                    "properties": {
+                        "fraction": { "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 },
+                        "count": { "type": "integer", "minimum": 1 },
+                        "stratify": { "type": "string" },
+                        "group": { "type": "string" },
+                        "time": { "type": "string" },
+                    },
+                    "additionalProperties": false,
+                    "oneOf": [{ "required": ["fraction"] }, { "required": ["count"] }],
+                },
             ],
         })
     }

@@ -10,6 +10,7 @@ use super::models;
 use super::overrides::Override;
 use super::paths::{above, beside, locate};
 use super::pipes;
+use super::shorthand::spell_out;
 use crate::config::declare::options::Options;
 use crate::config::declare::part::{Part, unknown_parameter};
 use crate::config::experiment::Experiment;
@@ -128,6 +129,7 @@ impl Files {
         for one in sets {
             one.apply(root, &self.sink);
         }
+        spell_out(root);
         merge::settle(&before, root, &self.sources, &mut self.left);
     }
 
@@ -169,6 +171,7 @@ impl Files {
             shortened(problems, text).into_iter().for_each(|problem| self.sink.push(problem));
             return None;
         }
+        spell_out(&mut table);
         let Some(extends) = table.remove("extends") else { return Some(table) };
         let Some(mut below) = self.base(&extends.node, chain) else {
             self.sink.lose(Lost::Base);

@@ -16,6 +16,7 @@ pub mod paths;
 mod pipes;
 mod resolve;
 mod rules;
+mod shorthand;
 mod trials;
 
 use std::path::Path;

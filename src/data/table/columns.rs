@@ -254,6 +254,6 @@ pub fn name_of(encoding: Encoding) -> &'static str {
 }
 
 /// Whether a column's name is as a pattern says, or is the pattern.
-fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     pattern == name || Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(name))
 }

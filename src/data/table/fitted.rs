@@ -12,7 +12,7 @@ use super::series::Series;
 use super::text::{Format, expect_rows, of_bytes, of_input, open};
 use super::tokens::TokensCodec;
 use super::unseen::Unseen;
-use super::windows::Windows;
+use super::windows::{Asked, Windows};
 use crate::terminal::counted;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -74,15 +74,6 @@ pub enum Target {
         /// What they are standardised by.
         standard: Option<Standard>,
     },
-}
-
-/// The windows that a model is asked about.
-#[derive(Debug)]
-pub struct Asked {
-    /// The rows of the table as series.
-    pub series: Arc<Series>,
-    /// The last row of each window.
-    pub rows: Vec<u32>,
 }
 
 /// What a head learns.
@@ -269,9 +260,16 @@ impl TableCodec {
 
     /// The places of each category and of the words of each text, with that of a missing cell.
     pub fn categories(&self) -> Vec<Range<usize>> {
-        let vectors = |column: &ColumnCodec| column.is_category() || column.is_text();
-        let all = self.placed().filter(|(places, column)| vectors(column) && !places.is_empty());
-        all.map(|(places, _)| places).collect()
+        self.vectors().map(|(places, _)| places).collect()
+    }
+
+    /// The columns of these.
+    pub fn categories_named(&self) -> impl Iterator<Item = &str> {
+        self.vectors().map(|(_, column)| column.name.as_str())
+    }
+
+    fn vectors(&self) -> impl Iterator<Item = (Range<usize>, &ColumnCodec)> {
+        self.placed().filter(|(places, column)| (column.is_category() || column.is_text()) && !places.is_empty())
     }
 
     /// The windows that a trained model answers for, if a sample is one; `None`: all rows.

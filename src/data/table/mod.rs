@@ -42,9 +42,10 @@ mod windows;
 pub use aside::{Lies, Room};
 pub use cell::{MISSING, TRUTHS};
 pub use codec::{Cells, Codec, ColumnCodec, Decoded, Encoding, Fill, Scaling, rounded};
+pub use columns::matches;
 pub use dates::DateForm;
 pub use division::{Division, Fold};
-pub use fitted::{Asked, Head, TableCodec, Target, read_input, read_rows, read_text};
+pub use fitted::{Head, TableCodec, Target, read_input, read_rows, read_text};
 pub use given::{Cell, Given};
 pub use hashed::{MOST_BUCKETS, Norm, Words};
 pub use kinds::{CellType, Column, Odd};
@@ -56,7 +57,7 @@ pub use raw::{Raw, TooManyRows};
 pub use text::{Format, RowsAs, is_parquet, is_table, is_table_name, of_input as input_sheet, open as open_sheet};
 pub use tokens::{TokensCodec, TokensOptions};
 pub use unseen::Unseen;
-pub use windows::Windows;
+pub use windows::{Asked, Windows};
 
 pub use super::sheet::{ColumnValue, ColumnWriter, Copied, Kept, KeptRow, RowForm, Sheet};
 

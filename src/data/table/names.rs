@@ -1,7 +1,9 @@
 //! Names of columns in messages: of one that is asked for and not there, and of several.
 
 use super::super::held::nearest;
+use super::super::sheet::Sheet;
 use super::super::{WrongColumn, WrongColumns};
+use anyhow::{Result, bail};
 
 /// The message for a column that is not there.
 pub fn no_column<'a>(name: &str, key: &str, columns: impl Iterator<Item = &'a str>) -> String {
@@ -71,4 +73,30 @@ pub fn is_pattern(name: &str) -> bool {
 pub fn quoted(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
+}
+
+/// Refuses a table that lacks columns which the model takes.
+///
+/// # Errors
+/// It lacks some.
+pub fn expect_columns<'a>(text: &Sheet, taken: impl Iterator<Item = &'a str>) -> Result<()> {
+    let path = text.path();
+    let missing: Vec<&str> = taken.filter(|name| text.column(name).is_none()).collect();
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match missing[..] {
+        [] => Ok(()),
+        [name] => {
+            let names = text.names().iter().map(String::as_str);
+            bail!("`{}`: {}", path.display(), no_column(name, "the model", names))
+        }
+        _ => {
+            let names: Vec<&str> = text.names().iter().map(String::as_str).collect();
+            bail!(
+                "`{}` lacks columns that the model takes: {}. Its columns are {}",
+                path.display(),
+                quoted(&missing[..missing.len().min(20)]),
+                quoted(&names[..names.len().min(20)])
+            )
+        }
+    }
 }

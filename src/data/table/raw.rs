@@ -8,7 +8,7 @@ use super::aside::{AT_ONCE, Aside};
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Read};
 use super::hashed::murmur3;
-use super::names::no_column;
+use super::names::{expect_columns, no_column};
 use super::skipped::Skipped;
 use super::stored::{Piece, Runs, Stored};
 use super::survey::Known;
@@ -258,7 +258,7 @@ impl Raw {
         decimal: char,
         (most, aside): (usize, Option<&Arc<Aside>>),
     ) -> Result<Raw> {
-        expect_columns(text, reads)?;
+        expect_columns(text, reads.iter().map(|(name, _)| *name))?;
         let new = |(name, read): &(&'a str, Read)| {
             let at = text.column(name).unwrap_or(0);
             let kind = text.kinds().map(|kinds| &kinds[at]);
@@ -450,30 +450,6 @@ impl Raw {
     /// What the rows are called.
     pub fn names(&self) -> &Arc<RowNames> {
         &self.names
-    }
-}
-
-/// Refuses a table that lacks columns.
-fn expect_columns(text: &Sheet, reads: &[(&str, Read)]) -> Result<()> {
-    let path = text.path();
-    let missing = reads.iter().map(|(name, _)| *name).filter(|name| text.column(name).is_none());
-    let missing: Vec<&str> = missing.collect();
-    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    match missing[..] {
-        [] => Ok(()),
-        [name] => {
-            let names = text.names().iter().map(String::as_str);
-            bail!("`{}`: {}", path.display(), no_column(name, "the model", names))
-        }
-        _ => {
-            let names: Vec<&str> = text.names().iter().map(String::as_str).collect();
-            bail!(
-                "`{}` lacks columns that the model takes: {}. Its columns are {}",
-                path.display(),
-                quoted(&missing[..missing.len().min(20)]),
-                quoted(&names[..names.len().min(20)])
-            )
-        }
     }
 }
 

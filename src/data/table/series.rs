@@ -1,10 +1,8 @@
-//! The rows of a table as series: one behind the other, each in its order.
+//! The rows of a table as series: one after the other, each in its order.
 
 use super::super::row_names::RowNames;
 use super::codec::Cells;
-use super::division::Parts;
 use super::raw::Raw;
-use super::windows::Windows;
 use crate::terminal::thousands;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
@@ -15,7 +13,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// The rows of a table as series.
 #[derive(Debug)]
 pub struct Series {
-    /// The rows of one series behind those of another, each in its order.
+    /// The rows of one series after those of another, each in its order.
     order: Vec<u32>,
     /// Where each row is in `order`; `u32::MAX`: it is left out.
     places: Vec<u32>,
@@ -106,7 +104,7 @@ impl Series {
         (place + 1 - begin >= rows).then(|| &self.order[place + 1 - rows..=place])
     }
 
-    /// The rows whose targets are learnt with the window that ends with `row`: so many behind it, if they are there, or that row itself.
+    /// The rows whose targets are learnt with the window that ends with `row`: so many after it, if they are there, or that row itself.
     pub fn learnt(&self, row: u32, horizon: usize) -> Option<&[u32]> {
         let [_, place, end] = self.place(row)?;
         match horizon {
@@ -115,11 +113,11 @@ impl Series {
         }
     }
 
-    /// The last rows of all windows, in the order of the table.
-    pub fn ends<'a>(&'a self, windows: &'a Windows) -> impl Iterator<Item = u32> + 'a {
-        let whole = |row: &u32| {
-            let before = self.place(*row).and_then(|[begin, place, _]| (place + 1 - begin).checked_sub(windows.rows));
-            before.is_some_and(|before| before % windows.stride == 0)
+    /// The last rows of all windows of so many rows, in the order of the table. From one to the next of a series are `stride` rows.
+    pub fn ends(&self, window: usize, stride: usize) -> impl Iterator<Item = u32> {
+        let whole = move |row: &u32| {
+            let before = self.place(*row).and_then(|[begin, place, _]| (place + 1 - begin).checked_sub(window));
+            before.is_some_and(|before| before % stride == 0)
         };
         (0..self.places.len() as u32).filter(whole)
     }
@@ -133,32 +131,9 @@ impl Series {
         rows
     }
 
-    /// The last rows of the windows of each part: of forecasts those whose rows behind are all of that part. Where the target is that of the window itself, no row of
-    /// it is of another part. Windows between two parts are in none.
-    pub fn divided(&self, windows: &Windows, parts: &Parts) -> Parts {
-        let mut part_of = vec![0u8; self.places.len()];
-        for (rows, part) in [(&parts.train, 1), (&parts.val, 2), (&parts.test, 3)] {
-            rows.iter().for_each(|row| part_of[*row as usize] = part);
-        }
-        let mut own = Parts::default();
-        for row in self.ends(windows) {
-            let Some(learnt) = self.learnt(row, windows.horizon) else { continue };
-            let part = part_of[learnt[0] as usize];
-            // Rows without a target are of no part.
-            let taken = self.window(row, windows.rows).filter(|_| windows.horizon == 0).unwrap_or_default();
-            if learnt.iter().any(|row| part_of[*row as usize] != part)
-                || taken.iter().any(|row| ![0, part].contains(&part_of[*row as usize]))
-            {
-                continue;
-            }
-            match part {
-                1 => own.train.push(row),
-                2 => own.val.push(row),
-                3 => own.test.push(row),
-                _ => {}
-            }
-        }
-        own
+    /// How many rows the table has.
+    pub fn rows(&self) -> usize {
+        self.places.len()
     }
 
     /// How late each row is: its time or, where no column says one, how much of its series lies before it.

@@ -1,8 +1,7 @@
-//! Windows: samples of several rows of a series, one after the other, and what is learnt of the rows behind them.
+//! Windows: samples of several rows of a series, one after the other, and what is learnt of the rows after them.
 
 use super::codec::Read;
 use super::division::Parts;
-use super::fitted::Asked;
 use super::raw::Raw;
 use super::series::{Series, Steps};
 use crate::terminal::{counted, thousands};
@@ -10,12 +9,21 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// The windows that a model is asked about.
+#[derive(Debug)]
+pub struct Asked {
+    /// The rows of the table as series.
+    pub series: Arc<Series>,
+    /// The last row of each window.
+    pub rows: Vec<u32>,
+}
+
 /// Which rows make a sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
     /// Rows of a window, which the model takes.
     pub rows: usize,
-    /// Rows behind them, whose targets are learnt; 0: the target of the last row of the window is.
+    /// Rows after them, whose targets are learnt; 0: the target of the last row of the window is.
     pub horizon: usize,
     /// Rows from the begin of a window to that of the next one of its series.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -63,15 +71,43 @@ impl Windows {
         Ok(Arc::new(Series::of(time, series, raw)?))
     }
 
+    /// The last rows of the windows of each part: of forecasts those whose rows after are all of that part. Where the target is that of the window itself, no row of
+    /// it is of another part. Windows between two parts are in none.
+    fn of_parts(&self, series: &Series, parts: &Parts) -> Parts {
+        let mut part_of = vec![0u8; series.rows()];
+        for (rows, part) in [(&parts.train, 1), (&parts.val, 2), (&parts.test, 3)] {
+            rows.iter().for_each(|row| part_of[*row as usize] = part);
+        }
+        let mut own = Parts::default();
+        for row in series.ends(self.rows, self.stride) {
+            let Some(learnt) = series.learnt(row, self.horizon) else { continue };
+            let part = part_of[learnt[0] as usize];
+            // Rows without a target are of no part.
+            let taken = series.window(row, self.rows).filter(|_| self.horizon == 0).unwrap_or_default();
+            if learnt.iter().any(|row| part_of[*row as usize] != part)
+                || taken.iter().any(|row| ![0, part].contains(&part_of[*row as usize]))
+            {
+                continue;
+            }
+            match part {
+                1 => own.train.push(row),
+                2 => own.val.push(row),
+                3 => own.test.push(row),
+                _ => {}
+            }
+        }
+        own
+    }
+
     /// The last rows of all windows whose targets are in `rows`.
     pub fn all(&self, series: &Series, rows: &[u32]) -> Vec<u32> {
-        series.divided(self, &Parts { train: rows.to_vec(), ..Parts::default() }).train
+        self.of_parts(series, &Parts { train: rows.to_vec(), ..Parts::default() }).train
     }
 
     /// The last rows of the windows that a trained model answers for: of forecasts the last window of each series, else all.
     pub fn answered(&self, series: &Series) -> Vec<u32> {
         match self.horizon {
-            0 => series.ends(self).collect(),
+            0 => series.ends(self.rows, self.stride).collect(),
             _ => series.last(self.rows),
         }
     }
@@ -88,7 +124,7 @@ impl Windows {
     /// The rows that a model sees in training, ascending: those of that part, and those in its windows that are of no part.
     pub fn seen(&self, series: &Series, parts: &Parts) -> Vec<u32> {
         let none = |row: &u32| ![&parts.val, &parts.test].iter().any(|part| part.binary_search(row).is_ok());
-        let windows = series.divided(self, parts).train;
+        let windows = self.of_parts(series, parts).train;
         let taken = windows.iter().flat_map(|row| series.window(*row, self.rows).unwrap_or_default());
         let mut seen: Vec<u32> = taken.copied().filter(none).chain(parts.train.iter().copied()).collect();
         seen.sort_unstable();
@@ -96,12 +132,12 @@ impl Windows {
         seen
     }
 
-    /// The last rows of the windows of each part. Windows between two parts are in none, see [`Series::divided`].
+    /// The last rows of the windows of each part. Windows between two parts are in none, see `of_parts`.
     ///
     /// # Errors
     /// One that should have some has none.
     pub fn divided(&self, series: &Series, parts: &Parts, is_trained: bool) -> Result<Parts> {
-        let own = series.divided(self, parts);
+        let own = self.of_parts(series, parts);
         let [count, longest] = series.measures();
         let are = if count == 1 { "is" } else { "are" };
         let there = format!("there {are} {count} series of at most {}", counted(longest, "row"));
@@ -131,7 +167,7 @@ impl Windows {
             short => Some(format!(
                 "{short} of {count} series have fewer than {}, a window{}, and are left out",
                 counted(least, "row"),
-                if self.horizon > 0 { " and the rows behind it" } else { "" }
+                if self.horizon > 0 { " and the rows after it" } else { "" }
             )),
         };
         short.into_iter().chain(self.steps_in_words(series.steps(series.each()))).collect()
@@ -153,7 +189,7 @@ impl Windows {
         })
     }
 
-    /// What the numbers of some target columns are called, row by row behind the window: `sold_1`, `sold_2`, …; of one row as the columns.
+    /// What the numbers of some target columns are called, row by row after the window: `sold_1`, `sold_2`, …; of one row as the columns.
     pub fn named(&self, columns: &[String]) -> Vec<String> {
         match self.learnt() {
             1 => columns.to_vec(),

@@ -95,6 +95,7 @@ impl Translator<'_> {
             Layer::PiecewiseLinearEmbedding(_) => self.piecewise_linear_embedding(node, x)?,
             Layer::PeriodicEmbedding(l) => self.periodic_embedding(node, l, x)?,
             Layer::FeatureTokenizer(_) => self.feature_tokenizer(node, x)?,
+            Layer::TabularInput(_) => self.tabular_input(node, x)?,
             Layer::DotInteraction(_) => self.dot_interaction(x),
             Layer::EnsembleAffine(l) => self.ensemble_affine(node, l, x),
             Layer::EnsembleLinear(l) => self.ensemble_linear(node, l, x),

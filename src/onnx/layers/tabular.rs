@@ -4,7 +4,7 @@ use crate::config::language::layers::{EnsembleAffine, EnsembleLinear, PeriodicEm
 use crate::config::{Diagnostic, LayerNode};
 use crate::data::table::TableCodec;
 use crate::graph::op::{Loss, RowLoss, Task};
-use crate::model::{Bins, Columns, Pieces, Tokens, category_name};
+use crate::model::{Bins, Columns, Pieces, Tokens, category_name, vector_name};
 use crate::onnx::graph::int;
 use crate::onnx::{Translator, Value, internal};
 use std::ops::Range;
@@ -122,6 +122,22 @@ impl Translator<'_> {
             let vectors = self.joined(&vectors, 1);
             let bias = self.parameter(node, "cat_embeddings.bias");
             parts.push(self.graph.op("Add", &[&vectors, &bias], []));
+        }
+        Ok(self.joined(&parts, 1))
+    }
+
+    pub(super) fn tabular_input(&mut self, node: &LayerNode, x: &Value) -> Result<String, Diagnostic> {
+        let codec = TableCodec::of(self.source.data);
+        let tokens = codec.and_then(|codec| Tokens::of(&codec, x.shape[1]));
+        let Some(tokens) = tokens else { return Err(internal(format!("`{}` has no columns", node.path))) };
+        let mut parts = Vec::new();
+        if !tokens.numbers.is_empty() {
+            parts.push(self.cut(&x.name, &tokens.numbers));
+        }
+        for (i, places) in tokens.categories.iter().enumerate() {
+            let table = self.parameter(node, &vector_name(i));
+            let own = self.cut(&x.name, std::slice::from_ref(places));
+            parts.push(self.graph.op("MatMul", &[&own, &table], []));
         }
         Ok(self.joined(&parts, 1))
     }

@@ -104,6 +104,7 @@ mod table_ranks;
 mod table_rows;
 mod table_tokens;
 mod tables;
+mod tabular_input;
 mod tensorboard;
 mod text;
 mod text_columns;

@@ -46,7 +46,7 @@ fn what_comes_next_is_learnt_and_predicted_for_each_series() {
     let place = place("");
     let shown = place.ok("data show c.toml").out;
     for part in [
-        "a sample is 14 rows, each a vector of 1 number, and the 3 rows behind it to learn",
+        "a sample is 14 rows, each a vector of 1 number, and the 3 rows after it to learn",
         "it says the order of the rows",
         "before, a number, standardised",
     ] {

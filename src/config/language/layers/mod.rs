@@ -106,6 +106,7 @@ tagged! {
     "piecewise_linear_embedding" => PiecewiseLinearEmbedding(PiecewiseLinearEmbedding),
     "periodic_embedding" => PeriodicEmbedding(PeriodicEmbedding),
     "feature_tokenizer" => FeatureTokenizer(FeatureTokenizer),
+    "tabular_input" => TabularInput(TabularInput),
     "dot_interaction" => DotInteraction(DotInteraction),
     "ensemble_affine" => EnsembleAffine(EnsembleAffine),
     "ensemble_linear" => EnsembleLinear(EnsembleLinear),

@@ -13,7 +13,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::Node;
 
 /// Types of layers that have parameters.
-const WITH_PARAMETERS: [&str; 28] = [
+const WITH_PARAMETERS: [&str; 29] = [
     "linear",
     "embedding",
     "conv2d",
@@ -40,6 +40,7 @@ const WITH_PARAMETERS: [&str; 28] = [
     "piecewise_linear_embedding",
     "periodic_embedding",
     "feature_tokenizer",
+    "tabular_input",
     "ensemble_affine",
     "ensemble_linear",
 ];

@@ -70,10 +70,10 @@ options! {
         #[option(example = r#""weight""#)]
         pub sample_weight: Option<String>,
         /// Rows of a sample, for series: so many rows, one after the other in the order of `time_column`, as `[window, features]`. The model
-        /// takes what `target` was in them, and learns what it is in the rows behind them.
+        /// takes what `target` was in them, and learns what it is in the rows after them.
         #[option(range = 1..=65536, example = "28")]
         pub window: Option<usize>,
-        /// Rows behind a window of which `target` is learnt: with 7 a model of days says the numbers of a week. With 0 the target of the window's own last row is learnt, which the model
+        /// Rows after a window of which `target` is learnt: with 7 a model of days says the numbers of a week. With 0 the target of the window's own last row is learnt, which the model
         /// does not take: what a machine or a person was doing in these rows.
         #[option(otherwise = "1", range = 0..=65536, example = "7")]
         pub horizon: Option<usize>,

@@ -85,6 +85,9 @@ options! {
         /// kept. For columns of many texts. `sklearn.feature_extraction.FeatureHasher` with `alternate_sign=False`.
         #[option(otherwise = "texts have places of their own", range = 1..=1_048_576, example = "1000")]
         pub hash_buckets: Option<usize>,
+        /// Numbers of the vector that `tabular_input` has for each text. Other layers take the column as it is.
+        #[option(otherwise = "`1.6 · n^0.56` of n places, at most 600", range = 1..=MAX_SIZE, example = "4")]
+        pub embedding: Option<usize>,
     }
 
     /// The words of a text, in lower case, each counted in the place that its hash says: a bag of words, of which nothing is fitted. A word is two or more letters, digits

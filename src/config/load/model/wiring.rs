@@ -282,6 +282,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::PiecewiseLinearEmbedding(_) => return &[".linear", ".linear0"],
         Layer::PeriodicEmbedding(_) => return &[".periodic", ".linear"],
         Layer::FeatureTokenizer(_) => return &[".cont_embeddings", ".cat_embeddings"],
+        Layer::TabularInput(_) => return &[".embeddings"],
         Layer::EnsembleAffine(_) | Layer::EnsembleLinear(_) => true,
         Layer::ShiftedWindowAttention(_) => return &["", ".qkv", ".proj"],
         Layer::MaxPool2d(_)
