@@ -26,6 +26,9 @@ pub enum Rule {
     Excludes(&'static str, &'static str, &'static str),
     /// Two keys that exclude each other where a third one is not there, and why.
     ExcludesWithout(&'static str, &'static str, &'static str, &'static str),
+    /// Two keys that exclude each other (unless a third one is there), and why. They are about different things, so none of them stands for the other: a base keeps its own, and the
+    /// conflict is reported.
+    Conflicts(&'static str, &'static str, Option<&'static str>, &'static str),
     /// One of two keys must be there.
     OneOf(&'static str, &'static str),
 }

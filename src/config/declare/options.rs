@@ -158,7 +158,10 @@ pub fn check_rules(rules: &[Rule], part: &Part) {
         match rule {
             Rule::Excludes(a, b, why) => part.conflict(a, b, why),
             Rule::ExcludesWithout(a, b, key, why) if part.table.get(key).is_none() => part.conflict(a, b, why),
-            Rule::ExcludesWithout(..) => {}
+            Rule::Conflicts(a, b, unless, why) if unless.is_none_or(|key| part.table.get(key).is_none()) => {
+                part.conflict(a, b, why);
+            }
+            Rule::ExcludesWithout(..) | Rule::Conflicts(..) => {}
             Rule::OneOf(a, b) => part.one_of(a, b),
         }
     }

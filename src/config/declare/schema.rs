@@ -37,8 +37,10 @@ impl Table {
         }
         for rule in declaration.rules {
             match rule {
-                Rule::Excludes(a, b, _) => table.add_always(json!({ "not": { "required": [a, b] } })),
-                Rule::ExcludesWithout(a, b, key, _) => {
+                Rule::Excludes(a, b, _) | Rule::Conflicts(a, b, None, _) => {
+                    table.add_always(json!({ "not": { "required": [a, b] } }))
+                }
+                Rule::ExcludesWithout(a, b, key, _) | Rule::Conflicts(a, b, Some(key), _) => {
                     let rule = json!({ "required": [a, b], "not": { "required": [key] } });
                     table.add_always(json!({ "not": rule }));
                 }

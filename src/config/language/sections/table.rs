@@ -30,9 +30,9 @@ options! {
         Excludes("folds", "split_column", "`split_column` says itself which rows are held out"),
         ExcludesWithout("folds", "time_column", "window", "the rows of a fold are drawn, whatever their time"),
         Excludes("folds", "val_path", "each fold is validated on rows of its own"),
-        ExcludesWithout("window", "folds", "group_column", "the latest rows of series are held out, unless `group_column` says what is held out whole"),
-        Excludes("window", "stratify_column", "the latest rows of series are held out, whatever is in them"),
-        Excludes("window", "sample_weight", "a window has several rows, and one weight"),
+        Conflicts("window", "folds", Some("group_column"), "the latest rows of series are held out, unless `group_column` says what is held out whole"),
+        Conflicts("window", "stratify_column", None, "the latest rows of series are held out, whatever is in them"),
+        Conflicts("window", "sample_weight", None, "a window has several rows, and one weight"),
     )]
     pub struct Csv {
         /// The file, or several by a pattern (`parts/*.parquet`, `{a,b}.csv`), which have the same columns: `.jsonl` has a JSON object a line, `.parquet` says itself what its
@@ -223,6 +223,18 @@ impl Check for Csv {
                         .help("say of how many rows of a series a sample is, as with `window = 28`, or leave this out"),
                 );
             }
+        }
+        let formats = self
+            .columns
+            .iter()
+            .flat_map(|rules| &rules.0)
+            .filter(|rule| matches!(&rule.column, ColumnType::Ignore(ignored) if ignored.format.is_some()));
+        for rule in formats.filter(|rule| self.time_column.as_ref() != Some(&rule.name)) {
+            part.sink.push(
+                Diagnostic::error(format!("`format` of the ignored column `{}` has no use", rule.name))
+                    .at(rule.span, "the dates of this column are not read")
+                    .help("of columns that are ignored those of `time_column` alone have a format: leave it out, or write `type = \"date\"`"),
+            );
         }
         let dropped = |name: &String| self.drop.iter().flatten().any(|drop| drop == name);
         part.require("drop", !self.target.names().iter().any(dropped), "names the target");

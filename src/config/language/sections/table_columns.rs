@@ -135,7 +135,11 @@ options! {
     }
 
     /// A column that the model does not take.
-    pub struct IgnoredColumn {}
+    pub struct IgnoredColumn {
+        /// Of `time_column`: how its dates are written, as of `date`. Rows are ordered and held out by them all the same.
+        #[option(otherwise = "as ISO 8601 has it", example = r#""%d.%m.%Y""#)]
+        pub format: Option<String>,
+    }
 }
 
 tagged! {
@@ -178,12 +182,20 @@ impl Check for TokensColumn {
 impl Check for BooleanColumn {}
 impl Check for DateColumn {
     fn check(&self, part: &Part) {
-        if let Some(why) = self.format.as_deref().and_then(no_date) {
-            part.require("format", false, why);
-        }
+        check_format(part, self.format.as_deref());
     }
 }
-impl Check for IgnoredColumn {}
+impl Check for IgnoredColumn {
+    fn check(&self, part: &Part) {
+        check_format(part, self.format.as_deref());
+    }
+}
+
+fn check_format(part: &Part, format: Option<&str>) {
+    if let Some(why) = format.and_then(no_date) {
+        part.require("format", false, why);
+    }
+}
 
 /// Most bytes of a format of dates.
 const LONGEST_FORMAT: usize = 47;
