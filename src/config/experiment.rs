@@ -87,6 +87,19 @@ impl Experiment {
         }
     }
 
+    /// The figure by which `best` is chosen where `monitor` in `[checkpoint]` says no other.
+    pub fn usual_monitor(&self) -> Option<Monitor> {
+        // Of language models the share of right tokens says little.
+        let text = self.data.source.is_text();
+        let figure = if text { Figure::Loss } else { self.loss.describe().task().monitor() };
+        Metric::ALL.iter().copied().find(|m| m.of_validation() && m.figure() == figure).map(Monitor::from)
+    }
+
+    /// The figure by which `best` is chosen, if that is another one than usual. The usual one may be written, too: the configuration of a run has all defaults.
+    pub fn chosen_monitor(&self) -> Option<&Monitor> {
+        self.checkpoint.monitor.as_ref().filter(|monitor| self.usual_monitor().as_ref() != Some(monitor))
+    }
+
     /// The figures that evaluation measures besides those that the loss comes with: those asked for, and those watched.
     pub fn asked_figures(&self) -> Vec<Figure> {
         let stopping = self.train.early_stopping.as_ref().map(|stopping| &stopping.monitor);

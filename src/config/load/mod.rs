@@ -152,7 +152,7 @@ fn understand(name: &str, files: Files, read: Option<(SourceId, Table)>) -> Resu
     let resolved = read.map(|(source, root)| {
         let start = Span { source, start: 0, end: 0 };
         let classes = files.asked(&root);
-        (resolve::resolve(name, (&root, start), &files.sources, &files.classes, &files.sink), classes, root)
+        (resolve::resolve(name, (&root, start), &files), classes, root)
     });
     let Files { sources, sink, left, .. } = files;
     let (wrong, whole) = (sink.has_errors(), ![Lost::Base, Lost::Layers].iter().any(|part| sink.has_lost(*part)));

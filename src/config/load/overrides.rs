@@ -98,13 +98,14 @@ impl Override {
         Some(Self { keys, span, value: Some(value) })
     }
 
-    /// Whether it reaches into the layers, blocks or parameters of a model.
+    /// Whether it reaches into the layers, blocks or parameters of a model. One that takes all of them away makes room for those of another model.
     pub fn is_inside_model(&self) -> bool {
-        match self.keys[0].0.as_str() {
-            "params" | "blocks" => true,
-            "model" => self.keys.get(1).is_some_and(|(key, _)| key == "layers"),
-            _ => false,
-        }
+        let all = match self.keys[0].0.as_str() {
+            "params" | "blocks" => 1,
+            "model" if self.keys.get(1).is_some_and(|(key, _)| key == "layers") => 2,
+            _ => return false,
+        };
+        !self.takes_away() || self.keys.len() > all
     }
 
     /// Whether it takes a key away.

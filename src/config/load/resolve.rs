@@ -9,6 +9,8 @@ use crate::config::text::diagnostics::{Diagnostic, Sources, Span};
 use crate::config::text::origins::Origins;
 
 use super::classes::{Classes, NUM_CLASSES};
+use super::files::Files;
+use super::merge::{LeftBehind, Reason};
 use super::model::unroll;
 use super::paths::{absolute, place};
 use super::rules;
@@ -19,9 +21,8 @@ use crate::config::language::devices::Devices;
 use crate::config::language::keys::{self, Section};
 use crate::config::language::pretrained::{Pretrained, Unknown};
 use crate::config::language::sections::{
-    Checkpoint, Data, Distributed, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys,
-    ModelLayers, Monitor, Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train,
-    Warmup,
+    Checkpoint, Data, Distributed, FileKeys, InitRule, Lints, Loading, Log, Loss, Metrics, ModelKeys, ModelLayers,
+    Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train, Warmup,
 };
 use crate::config::text::lints::Lint;
 use crate::config::text::parse::parse;
@@ -29,7 +30,6 @@ use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::tree::{Node, Table, Value};
 use crate::config::text::words::nearest;
 use crate::files::caches;
-use crate::graph::op::Figure;
 
 /// What stands in for sections that cannot be read, so that the others can be held against each other.
 const STAND_IN: &str = r#"
@@ -51,14 +51,12 @@ pub(super) struct Resolved {
 pub(super) fn resolve(
     name: &str,
     (root, start): (&Table, Span),
-    sources: &Sources,
-    classes: &Classes,
-    sink: &Sink,
+    Files { sources, classes, sink, left, .. }: &Files,
 ) -> Resolved {
     let top = Part { table: root, span: start, what: "the configuration", bad: &[], sink };
     top.known_keys(&[TopKeys::KEYS, &keys::section_names(), &["params", "blocks"], FileKeys::KEYS]);
     let nothing = Table::default();
-    let written = Reader { root, start, nothing: &nothing, sources, classes, sink, sections: keys::sections() };
+    let written = Reader { root, start, nothing: &nothing, sources, classes, left, sink, sections: keys::sections() };
     let (stand_in, _) = parse(start.source, STAND_IN);
     let silent = Sink::default();
     let readers = Readers {
@@ -159,11 +157,7 @@ fn fill_in(experiment: &mut Experiment) {
     if let Some(Devices::Numbers(numbers)) = &experiment.devices {
         experiment.set_devices(numbers.len());
     }
-    // Of language models the share of right tokens says little.
-    let text = experiment.data.source.is_text();
-    let figure = if text { Figure::Loss } else { experiment.loss.describe().task().monitor() };
-    let default = Metric::ALL.iter().copied().find(|m| m.of_validation() && m.figure() == figure);
-    experiment.checkpoint.monitor = experiment.checkpoint.monitor.take().or(default.map(Monitor::from));
+    experiment.checkpoint.monitor = experiment.checkpoint.monitor.take().or_else(|| experiment.usual_monitor());
 }
 
 /// Whether one of the layers, or one inside of them, is of that type.
@@ -179,6 +173,7 @@ struct Reader<'a> {
     nothing: &'a Table,
     sources: &'a Sources,
     classes: &'a Classes,
+    left: &'a [LeftBehind],
     sink: &'a Sink,
     sections: Vec<Section>,
 }
@@ -193,11 +188,13 @@ impl<'a> Reader<'a> {
                 return None;
             }
             (None, Some(example)) => {
-                self.sink.push(
-                    Diagnostic::error(format!("the configuration needs a section `[{name}]`"))
-                        .at(self.start, format!("`[{name}]` is missing"))
-                        .help(format!("for example `[{name}]` with `{example}`")),
-                );
+                let error = Diagnostic::error(format!("the configuration needs a section `[{name}]`"))
+                    .help(format!("for example `[{name}]` with `{example}`"));
+                let unset = self.left.iter().find(|left| left.key == name && left.reason == Reason::Unset);
+                self.sink.push(match unset {
+                    Some(left) => error.at(left.over, "takes it away").context(left.span, "it was here"),
+                    None => error.at(self.start, format!("`[{name}]` is missing")),
+                });
                 return None;
             }
             (Some(node), _) => match node.as_table() {

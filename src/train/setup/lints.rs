@@ -226,8 +226,7 @@ fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<
         found.push(warning(message.into(), if written { "schedule.monitor" } else { "schedule.type" }, monitor));
     }
     // By default a run without validation simply has no `best`.
-    let written = experiment.span_of("checkpoint.monitor").is_some();
-    if let Some(monitor) = experiment.checkpoint.monitor.as_ref().filter(|m| written && watched(m)) {
+    if let Some(monitor) = experiment.chosen_monitor().filter(|monitor| watched(monitor)) {
         let message = "there will be no `best` checkpoint: there are no samples to validate on";
         found.push(warning(message.into(), "checkpoint.monitor", monitor));
     }
@@ -237,8 +236,7 @@ fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<
 /// No samples to validate on.
 fn no_validation(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
     // Who watches the training alone has said so.
-    let watched = experiment.checkpoint.monitor.as_ref().filter(|_| experiment.span_of("checkpoint.monitor").is_some());
-    if data.val != Some(0) || watched.is_some() {
+    if data.val != Some(0) || experiment.chosen_monitor().is_some() {
         return None;
     }
     let message = "there are no samples to validate on, so no figure shows how the model does on new ones";
@@ -258,7 +256,7 @@ fn chosen_on_test_set(experiment: &Experiment, data: &DataSpec) -> Option<Diagno
     let stopping_key =
         if written("train.early_stopping.monitor") { "train.early_stopping.monitor" } else { "train.early_stopping" };
     let plateau_key = if written("schedule.monitor") { "schedule.monitor" } else { "schedule.type" };
-    let best = experiment.checkpoint.monitor.as_ref().filter(|_| written("checkpoint.monitor"));
+    let best = experiment.chosen_monitor();
     let keys = [
         (best, "checkpoint.monitor", "chooses `best`"),
         (stopping, stopping_key, "ends the run"),

@@ -146,6 +146,9 @@ fn warnings_of_decisions_on_the_test_set_come_once_for_lines_of_the_user() {
         assert_eq!(warnings(&done.err), 0, "{command}: {}", done.err);
     }
     assert_eq!(warnings(&place.ok("train --resume a --set train.epochs=3").err), 0);
+    // The configuration of a run has what is usual written out, which is no choice either.
+    assert!(place.read("a/config.toml").contains("monitor = "));
+    assert_eq!(warnings(&place.ok("train a/config.toml --out again").err), 0);
     // The warning comes at the beginning: for the user's own file, once for all seeds, and not again when the run goes on.
     place.write("w.toml", plain() + "[checkpoint]\nmonitor = \"val_loss\"\n");
     for command in ["check w.toml", "train w.toml --out c", "train w.toml --out d --set train.seeds=2"] {

@@ -203,9 +203,37 @@ fn what_is_not_there_cannot_be_taken_away() {
         refused(&[], &["--unset model.layers.9.p"]),
         refused(&[], &["--unset seed.x.y"]),
         refused(&[], &["--unset train..x"]),
-        refused(&[], &["--unset optimizer.lr"]),
+        refused(&[], &["--unset data.shape"]),
         refused(&["[optimizer]\nunset = false\n"], &[]),
         refused(&["[train]\nepochs = 0\n[log]\nunset = true\n"], &[]),
     ];
     insta::assert_snapshot!(refusals.join("\n==========\n"));
+}
+
+/// What conflicts with windows takes none away: both keys are named.
+#[test]
+fn windows_stay_beside_what_they_do_not_go_with() {
+    let series = "[data]\nunset = true\nsource = \"csv\"\npath = \"t.csv\"\ntarget = \"y\"\nwindow = 4\nseries_column = \"s\"\n[loss]\ntype = \"mse\"\n";
+    for (set, key) in [
+        ("data.folds=3", "folds"),
+        ("data.stratify_column=s", "stratify_column"),
+        ("data.sample_weight=w", "sample_weight"),
+    ] {
+        let error = refused(&[series], &[set]);
+        assert!(error.contains(&format!("`window` and `{key}` in `[data]` exclude each other")), "{set}: {error}");
+        assert!(!error.contains("needs `window`"), "{set}: {error}");
+    }
+}
+
+/// Layers are taken away before a model takes their place, and a section that was taken away is missed where it was.
+#[test]
+fn what_is_taken_away_makes_room() {
+    let other = loaded(&[], &["--unset model.layers", "model.use=resnet9"]);
+    assert_eq!(left(&other), ["model.layers"]);
+    assert!(other.experiment.model.layers.len() > 5, "{:?}", other.experiment.model.layers);
+    let error = refused(&[], &["--unset optimizer"]);
+    for part in ["the configuration needs a section `[optimizer]`", "takes it away", "it was here", "--unset optimizer"]
+    {
+        assert!(error.contains(part), "{part}: {error}");
+    }
 }
