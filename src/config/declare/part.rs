@@ -4,7 +4,7 @@ use super::de::Reason;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::spelling::{did_you_mean, list, plain, shorten};
-use crate::config::text::tree::{Entry, Node, Table};
+use crate::config::text::tree::{Entry, Node, Table, Value};
 use crate::config::text::words::{self, nearest};
 
 /// A table, and how to speak of it.
@@ -110,8 +110,18 @@ impl<'a> Part<'a> {
 
     /// Reports the value of a key unless it keeps a rule that its declaration cannot say: "must be rising numbers".
     pub fn require(&self, key: &str, holds: bool, rule: &str) {
-        if !holds {
+        if holds {
+            return;
+        }
+        // Only numbers have a range.
+        let is_number = |node: &Node| matches!(node.value, Value::Integer(_) | Value::Float(_));
+        let numbers =
+            |node: &Node| node.as_array().map_or_else(|| is_number(node), |items| items.iter().all(is_number));
+        if self.table.get(key).is_none_or(numbers) {
             self.out_of_range(key, self.span_of(key), rule);
+        } else {
+            let error = Diagnostic::error(format!("wrong value for `{key}` in {}", self.what));
+            self.sink.push(error.at(self.span_of(key), rule));
         }
     }
 

@@ -117,7 +117,7 @@ const BATCH: &str = "batch_size = 32";
 const TRAIN: &str = "[train]\nepochs = 3";
 
 /// One mistake each, which `check` refuses.
-const MISTAKES: [(&str, &str); 102] = [
+const MISTAKES: [(&str, &str); 101] = [
     // Keys that there are not.
     ("kernel_size", "kernal_size"),
     (BATCH, "batchsize = 32"),
@@ -145,7 +145,6 @@ const MISTAKES: [(&str, &str); 102] = [
     (RELU, "{ type = \"residual\", layers = [\"relu\"], shortcut = \"sometimes\" }"),
     (RELU, "{ type = \"branches\", branches = [\"relu\"], combine = \"all\" }"),
     // What is missing.
-    ("lr = 0.1", ""),
     (EPOCHS, ""),
     ("[loss]\ntype = \"cross_entropy\"", ""),
     ("source = \"synthetic\"", ""),

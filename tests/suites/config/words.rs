@@ -251,3 +251,56 @@ fn a_layer_that_is_a_parameter_clashes_with_a_layer_around_it() {
         assert!(error.contains("the parameters of two layers would both be called `a.…`"), "{error}");
     }
 }
+
+/// Checkpoints have tensors of these names that are none of the model's.
+#[test]
+fn names_of_the_state_of_training_are_refused() {
+    let linear = |name: &str| format!("\"flatten\", {{ name = \"{name}\", type = \"linear\", out_features = 3 }}");
+    let group = |name: &str, layer: &str| format!("{{ name = \"{name}\", layers = [{layer}] }}");
+    let scale = "{ name = \"scale\", type = \"layer_scale\" }";
+    for (layers, named) in [
+        (linear("optimizer"), "optimizer.…"),
+        (group("optimizer", &linear("fc")), "optimizer.fc.…"),
+        ("{ name = \"optimizer\", block = \"b\" }".to_owned(), "optimizer.0.…"),
+        (group("grad_scaler", scale), "grad_scaler.scale"),
+    ] {
+        let block = "[blocks.b]\nlayers = [{ type = \"conv2d\", out_channels = 3, kernel_size = 1 }]\n";
+        let text = changed(&[("\"relu\"", &layers)]) + if layers.contains("block") { block } else { "" };
+        let error = rendered(&text, &[]);
+        assert!(error.contains("parameters of a model cannot be called") && error.contains(named), "{layers}: {error}");
+    }
+    for layers in [
+        "{ name = \"optimizer\", type = \"relu\" }".to_owned(),
+        group("a", &linear("optimizer")),
+        linear("optimizers"),
+        group("metrics", &linear("train")),
+    ] {
+        assert_eq!(remarks(&changed(&[("\"relu\"", &layers)]), &[]), "taken", "{layers}");
+    }
+}
+
+#[test]
+fn keys_of_other_programs_lead_to_ours() {
+    let of = |changes: &[(&str, &str)]| remarks(&changed(changes), &[]);
+    let synthetic = "source = \"synthetic\"\nshape = [3, 8, 8]\nclasses = 10\nbatch_size = 32";
+    let text = |source: &str| of(&[(synthetic, source)]);
+    for (found, part) in [
+        (
+            text("source = \"text_pairs\"\npath = \"p.jsonl\"\nanswer = \"reply\""),
+            "`answer` in `[data]`: did you mean `target`?",
+        ),
+        (text("source = \"text\"\npath = \"train.bin\"\ncontext = 8"), "`path` in `[data]` names a file of tokens"),
+        (
+            text("source = \"csv\"\npath = \"t.csv\"\ntarget = \"y\"\nwindow = 3\ntime_column = \"y\""),
+            "wrong value for `time_column` in `[data]`: is the target",
+        ),
+        (of(&[("batch_size = 32", "batch_size = 32\nmemory_budget = \"1 GiB\"")]), "did you mean `cache_size`?"),
+        (
+            of(&[("\"cross_entropy\"", "\"cross_entropy\"\nreduction = \"sum\"")]),
+            "the loss is the mean over the samples",
+        ),
+        (of(&[("lr = 0.1\n", "")]), "taken"),
+    ] {
+        assert!(found.contains(part), "{part}: {found}");
+    }
+}

@@ -13,6 +13,7 @@ use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::value::Value;
+use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::tree::Node;
 
 options! {
@@ -144,6 +145,13 @@ options! {
 impl Check for Text {
     fn check(&self, part: &Part) {
         for (key, path) in [("path", Some(&self.path)), ("val_path", self.val_path.as_ref())] {
+            if path.is_some_and(|path| path.extension().is_some_and(|ending| ending == "bin")) {
+                part.sink.push(
+                    Diagnostic::error(format!("`{key}` in {} names a file of tokens", part.what))
+                        .at(part.span_of(key), "ends in `.bin`")
+                        .help("`source = \"tokens\"` reads tokens; a text has another ending, as `.txt`"),
+                );
+            }
             let text = path.filter(|path| is_text(path)).map_or(String::new(), |path| path.display().to_string());
             part.require(
                 "column",

@@ -9,6 +9,10 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
 
+/// What the names of the tensors of an optimizer begin with in checkpoints, before a dot.
+const OF_OPTIMIZER: &str = "optimizer";
+/// The same of some other tensors of training, which have one name behind the dot.
+const OF_TRAINING: [&str; 3] = ["grad_scaler", "metrics", "carried"];
 /// What most sources call what a model takes.
 const INPUTS: &str = "inputs";
 
@@ -141,6 +145,7 @@ impl Wiring<'_> {
         match &mut node.kind {
             LayerKind::Layer(layer) => {
                 let here = (node.span, nameless);
+                right = self.is_free(&path, layer, node.span);
                 for prefix in prefixes(layer) {
                     let name = format!("{path}{prefix}");
                     let other = self.parameters.insert(name.clone(), here).or(self.around.get(&name).copied());
@@ -180,6 +185,26 @@ impl Wiring<'_> {
         if !node.name.is_empty() {
             *self.done.entry(path).or_default() += 1;
         }
+    }
+
+    /// Whether no tensor of a layer has a name that training has for its own; says so otherwise.
+    fn is_free(&self, path: &str, layer: &Layer, span: Span) -> bool {
+        let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+        let (own, others) = (is_parameter(layer), prefixes(layer));
+        // A layer that is a parameter itself adds nothing to its name.
+        let taken = match first {
+            OF_OPTIMIZER => !others.is_empty() && (!own || rest.is_some()),
+            _ => own && rest.is_some() && OF_TRAINING.contains(&first),
+        };
+        if taken {
+            let named = if own { shorten(path) } else { format!("{}.…", shorten(path)) };
+            self.sink.push(
+                Diagnostic::error(format!("parameters of a model cannot be called `{first}.…`"))
+                    .at(span, format!("this layer has `{named}`"))
+                    .help(format!("checkpoints keep these names for what training has beside the model: give the layer `{first}` another `name`")),
+            );
+        }
+        !taken
     }
 
     /// The path that a name means, seen from inside of `parent`.

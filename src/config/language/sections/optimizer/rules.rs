@@ -16,7 +16,7 @@ options! {
     )]
     pub struct Sgd {
         /// Learning rate.
-        #[option(range = above(0.0), example = "0.1", resume = Differs)]
+        #[option(default = 1e-3, range = above(0.0), example = "0.1", resume = Differs)]
         pub lr: f64,
         /// Share of the last update that is kept.
         #[option(default = 0.0, range = 0.0..)]

@@ -84,7 +84,7 @@ options! {
     /// The learning rate changes along a line: it is `lr · (start_factor + (end_factor − start_factor) · min(1, t / total_iters))`.
     /// `torch.optim.lr_scheduler.LinearLR`.
     pub struct Linear {
-        /// Factor of the learning rate at the start.
+        /// Factor of the learning rate at the start. PyTorch's default is a third, for a warm-up, which is `warmup_steps` here.
         #[option(default = 1.0, range = 0.0..=1.0, resume = Differs)]
         pub start_factor: f64,
         /// Factor of the learning rate at the end.
