@@ -6,6 +6,9 @@ const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide
 /// The page of figures: a row of its table for some that belong together.
 const FIGURES: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/config/metrics.md"));
 
+/// The words that books and other programs use.
+const WORDS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/glossary.md"));
+
 /// The exit codes, as docs/cli.md has them.
 const EXIT_CODES: [(&str, &str); 5] = [
     (
@@ -42,7 +45,7 @@ const SECTIONS: [(&str, &str); 2] = [
 /// What is explained, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// `message`, `exit code`, `section` or `figure`.
+    /// `message`, `exit code`, `section`, `figure` or `word`.
     pub kind: &'static str,
     /// The message, with `…` for what differs, or the code.
     pub name: String,
@@ -64,11 +67,16 @@ pub fn explained(name: &str) -> Vec<Explained> {
         about: (*about).to_owned(),
         page: "docs/cli.md#exit-codes",
     });
-    let messages = PAGE.split("\n## ").skip(1).filter_map(|section| section.split_once('\n'));
-    let fitting = messages.filter(|(heading, _)| fits(heading, &plain)).map(|(heading, about)| Explained {
+    let messages = || PAGE.split("\n## ").skip(1).filter_map(|section| section.split_once('\n'));
+    let mut fitting: Vec<(&str, &str)> = messages().filter(|(heading, _)| fits(heading, &plain)).collect();
+    // What differs in a message stands in its explanation alone.
+    if fitting.is_empty() && plain.contains(' ') {
+        fitting = messages().filter(|(_, about)| about.to_lowercase().contains(&plain)).collect();
+    }
+    let fitting = fitting.into_iter().map(|(heading, about)| Explained {
         kind: "message",
         name: heading.trim_matches('`').to_owned(),
-        about: without_marks(about.trim()),
+        about: without_marks(about.trim(), "docs/guide/"),
         page: "docs/guide/troubleshooting.md",
     });
     let section = |(name, about): &(&str, &str)| Explained {
@@ -79,7 +87,20 @@ pub fn explained(name: &str) -> Vec<Explained> {
     };
     let first = plain.split('.').next().unwrap_or_default();
     let sections = SECTIONS.iter().filter(|(known, _)| *known == first).map(section);
-    codes.chain(sections).chain(figure(&plain)).chain(fitting).collect()
+    codes.chain(sections).chain(figure(&plain)).chain(words(&plain)).chain(fitting).collect()
+}
+
+/// What explains a word of books, alone or as a part of several: `series` as `time series`.
+fn words(name: &str) -> impl Iterator<Item = Explained> + use<'_> {
+    let is = move |term: &str| term == name || term.split(' ').any(|word| word == name);
+    let rows = WORDS.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    let rows = rows.skip(2).filter(move |(terms, _)| terms.split(", ").any(&is));
+    rows.map(|(terms, about)| Explained {
+        kind: "word",
+        name: terms.to_owned(),
+        about: without_marks(about, "docs/"),
+        page: "docs/glossary.md",
+    })
 }
 
 /// What explains a figure, also by the name that it has in `metrics.jsonl`: `val_accuracy`.
@@ -90,7 +111,7 @@ fn figure(name: &str) -> Option<Explained> {
         .filter(|(_, about)| !about.contains(" | "))
         .find(|(names, _)| names.split(", ").any(|one| one.trim_matches('`') == name))?;
     let (kind, page) = ("figure", "docs/config/metrics.md");
-    Some(Explained { kind, name: name.to_owned(), about: without_marks(about), page })
+    Some(Explained { kind, name: name.to_owned(), about: without_marks(about, "docs/config/"), page })
 }
 
 /// A message without what marks names in it, and without what stands before it in a terminal.
@@ -116,8 +137,8 @@ fn fits(heading: &str, said: &str) -> bool {
     is_whole || (said.contains(' ') && pieces().any(|piece| piece.contains(said)))
 }
 
-/// Markdown as plain text: links are followed by the file that they lead to, and nothing is bold.
-fn without_marks(text: &str) -> String {
+/// Markdown as plain text: links are followed by the file that they lead to from `folder`, and nothing is bold.
+fn without_marks(text: &str, folder: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, link)) = rest.split_once("](") {
@@ -127,7 +148,12 @@ fn without_marks(text: &str) -> String {
         out += shown;
         let file = target.split('#').next().unwrap_or_default();
         if !file.is_empty() && !target.contains("://") {
-            out += &format!(" ({})", format!("docs/guide/{file}").replace("guide/../", ""));
+            let parent = folder.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
+            let path = match file.strip_prefix("../") {
+                Some(file) => format!("{parent}/{file}"),
+                None => format!("{folder}{file}"),
+            };
+            out += &format!(" ({path})");
         }
         rest = after;
     }
@@ -157,6 +183,18 @@ mod tests {
         for nothing in ["in", "the", "no such words at all", ""] {
             assert!(names(nothing).is_empty(), "{nothing}: {:?}", names(nothing));
         }
+    }
+
+    #[test]
+    fn words_of_books_are_explained() {
+        for word in ["series", "forecasting", "time series"] {
+            let [found] = &explained(word)[..] else { panic!("{word}: {:?}", names(word)) };
+            assert!(found.kind == "word" && found.about.contains("series (docs/config/tables.md)"), "{found:?}");
+        }
+        assert_eq!(names("word"), [""; 0]);
+        let message = "no … is for …: there … … series of at most …";
+        assert_eq!(names("no window"), [message]);
+        assert_eq!(names("no window of 9 rows is for training: there is 1 series of at most 5 rows"), [message]);
     }
 
     #[test]

@@ -211,9 +211,22 @@ fn is_one(stride: &usize) -> bool {
 fn in_days(days: f64) -> String {
     let rounded = |number: f64| (number * 100.0).round() / 100.0;
     match days * 24.0 {
+        hours if hours < 1.0 / 60.0 => format!("{} s", rounded(hours * 3600.0)),
         hours if hours < 1.0 => format!("{} min", rounded(hours * 60.0)),
         hours if hours < 24.0 => format!("{} h", rounded(hours)),
         _ if days == 1.0 => "1 day".to_owned(),
         _ => format!("{} days", rounded(days)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_days;
+
+    #[test]
+    fn times_have_the_unit_in_which_they_are_short() {
+        let seconds = |seconds: f64| in_days(seconds / 86_400.0);
+        let words = [1.0, 59.0, 90.0, 3600.0, 86_400.0, 172_800.0].map(seconds);
+        assert_eq!(words, ["1 s", "59 s", "1.5 min", "1 h", "1 day", "2 days"]);
     }
 }

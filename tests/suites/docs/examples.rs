@@ -47,7 +47,8 @@ fn furnish(folder: &Path) {
     fs::write(folder.join("houses.csv"), format!("rooms,area,price\n{}", priced.collect::<String>())).unwrap();
     fs::write(folder.join("new.csv"), format!("rooms,area\n{}\n{}\n", rooms(3), rooms(8))).unwrap();
     let visits = (0..120).map(|day| format!("{},{}\n", day, 100 + 30 * (day % 7)));
-    fs::write(folder.join("visits.csv"), format!("day,visits\n{}", visits.collect::<String>())).unwrap();
+    fs::create_dir_all(folder.join("data/visits")).unwrap();
+    fs::write(folder.join("data/visits/visits.csv"), format!("day,visits\n{}", visits.collect::<String>())).unwrap();
     fs::write(folder.join("input.txt"), "Once there was a fox, and the fox was red.\n".repeat(200)).unwrap();
 }
 
