@@ -21,6 +21,18 @@ pub struct InitArgs {
     /// Without SOURCE its samples are made up, to try it with.
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
+    /// Of a table of series, with `--model lstm_forecaster`: the column that says the order of the rows [default: found in the table]
+    #[arg(long, value_name = "COLUMN", requires = "target")]
+    pub time_column: Option<String>,
+    /// Of a table of series: the column that says which series a row is of [default: found in the table]
+    #[arg(long, value_name = "COLUMN", requires = "target")]
+    pub series_column: Option<String>,
+    /// Of a table of series: rows that the model sees at once [default: 28, or fewer for short series]
+    #[arg(long, value_name = "ROWS", requires = "target", value_parser = rows::<1>)]
+    pub window: Option<usize>,
+    /// Of a table of series: rows behind a window whose target is learnt [default: a quarter of the window, 1 of classes]
+    #[arg(long, value_name = "ROWS", requires = "target", value_parser = rows::<0>)]
+    pub horizon: Option<usize>,
     /// Write the configuration to this file [default: the source's name with .toml, in the current folder]
     ///
     /// The paths in it are relative to the file.
@@ -32,4 +44,11 @@ pub struct InitArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,
+}
+
+/// So many rows, as `window` and `horizon` of `[data]` may have.
+fn rows<const LEAST: usize>(text: &str) -> Result<usize, String> {
+    let range = LEAST..=65_536;
+    let rows = text.parse().ok().filter(|rows| range.contains(rows));
+    rows.ok_or_else(|| format!("expected a number of rows from {LEAST} to 65536"))
 }

@@ -4,8 +4,10 @@
 
 mod answers;
 mod architecture;
+mod dialect;
 mod kind;
 mod numbers;
+mod order;
 mod parameters;
 mod photos;
 mod place;
@@ -24,9 +26,12 @@ use crate::data::DataSpec;
 use crate::terminal::{one_line, say, visible};
 use crate::train::setup::input;
 use anyhow::Context;
+use architecture::{Takes, takes};
 use kind::{Source, look};
+use order::Asked;
 pub(super) use place::Place;
 use serde_json::json;
+use series::OfSeries;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,6 +48,8 @@ struct Wanted<'a> {
     classes: bool,
     /// The architecture that is asked for.
     model: Option<&'static str>,
+    /// Of a table of series: what is asked for.
+    series: OfSeries<'a>,
     /// What the commands of the first comment call the file.
     file: String,
 }
@@ -62,6 +69,7 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
         let shown = args.source.as_deref().map_or_else(|| "a model".to_owned(), |path| format!("`{}`", path.display()));
         return Err(Failure::Usage(format!("`--target` names a column, and {shown} is no table: leave it out")));
     }
+    let series = of_series(args, model)?;
     let usual = match args.source.as_deref() {
         Some(source) => PathBuf::from(format!("{}.toml", stem(source))),
         None => PathBuf::from(format!("{}.toml", model.unwrap_or("model"))),
@@ -83,6 +91,7 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
                 target: args.target.as_deref(),
                 classes: args.classes,
                 model,
+                series,
                 file: shown.to_string(),
             };
             match kind {
@@ -107,6 +116,29 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is asked for of series.
+///
+/// # Errors
+/// It is, and the model takes none; the target is to be something else as well.
+fn of_series<'a>(args: &'a InitArgs, model: Option<&str>) -> Result<OfSeries<'a>, Failure> {
+    let [time, series] = [&args.time_column, &args.series_column].map(|column| column.as_deref());
+    let columns = [("--time-column", time), ("--series-column", series)];
+    let given = columns.into_iter().find(|(_, column)| column.is_some()).map(|(option, _)| option);
+    let given = given.or(args.window.map(|_| "--window")).or(args.horizon.map(|_| "--horizon"));
+    if let Some(option) = given.filter(|_| model.is_none_or(|model| takes(model) != Takes::Series)) {
+        let model = model.map_or_else(|| "no model was named".to_owned(), |model| format!("the model is `{model}`"));
+        return Err(Failure::Usage(format!(
+            "`{option}` is for a model of series, and {model}\nhelp: add `--model lstm_forecaster`, or leave `{option}` out"
+        )));
+    }
+    if let Some((option, _)) =
+        columns.into_iter().find(|(_, column)| column.is_some() && *column == args.target.as_deref())
+    {
+        return Err(Failure::Usage(format!("`{option}` names the target: a column is one of the two")));
+    }
+    Ok(OfSeries { columns: Asked { time, series }, window: args.window, horizon: args.horizon })
 }
 
 /// What the configuration for a source is called: the name of its file without endings, or that of its folder.

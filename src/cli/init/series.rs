@@ -1,106 +1,118 @@
 //! A configuration for a table of series: windows of rows, and what comes next.
 
+use super::dialect::Dialect;
+use super::order::{Asked, Order};
 use super::parameters::Parameters;
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
 use crate::cli::models::heading;
-use crate::config::value_as_toml;
 use crate::data::DataSpec;
-use crate::data::table::{CellType, Odd, Shown, is_parquet};
+use crate::data::table::{CellType, Column, Shown, is_parquet, open_sheet};
 use crate::terminal::{counted, thousands};
-use serde_json::json;
 
-/// Rows of a window and rows behind it, the first of which a table has enough rows for.
-const SIZES: [[usize; 2]; 3] = [[28, 7], [12, 3], [4, 1]];
+/// Rows of a window; the first that most series have enough rows for are taken.
+const WINDOWS: [usize; 3] = [28, 12, 4];
+/// The part of the rows that is held out.
+const HELD_OUT: f64 = 0.2;
 /// Updates that a training has about.
 const UPDATES: usize = 1500;
 
-/// What orders the rows, and says which series each is of.
-#[derive(Clone, Default)]
+/// What is asked for of series.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OfSeries<'a> {
+    /// The columns.
+    pub columns: Asked<'a>,
+    /// Rows of a window.
+    pub window: Option<usize>,
+    /// Rows behind it.
+    pub horizon: Option<usize>,
+}
+
+/// What a sample is, and how the table is written.
 struct Keys {
-    /// A column, and how its dates are written, if it is not as 2026-11-30.
-    time: Option<(String, Option<String>)>,
-    series: Option<String>,
+    dialect: Dialect,
+    order: Order,
     window: usize,
     horizon: usize,
 }
 
 impl Keys {
-    /// The lines of `[data]` that say them, each with a remark.
-    fn lines(&self) -> Vec<(&'static str, String, &'static str)> {
-        let mut lines = Vec::new();
-        if let Some((name, form)) = &self.time {
-            lines.push(("time_column", quoted(name), "the order of the rows; the latest are held out"));
-            if let Some(form) = form {
-                let rules = json!({ name.clone(): { "type": "date", "format": form } });
-                lines.push(("columns", value_as_toml(&rules), "how its dates are written"));
-            }
-        }
-        if let Some(series) = &self.series {
-            lines.push(("series_column", quoted(series), "which series a row is of"));
-        }
-        lines.push(("window", self.window.to_string(), "rows that the model sees at once"));
-        lines.push(("horizon", self.horizon.to_string(), "rows behind them that it learns"));
-        lines
-    }
-
     fn described(&self, wanted: &Wanted, target: &str) -> Result<DataSpec, Failure> {
         let path = wanted.source.to_str().map(quoted).unwrap_or_default();
-        let lines = self.lines().iter().map(|(key, value, _)| format!("{key} = {value}\n")).collect::<String>();
         let loss = if wanted.classes { "cross_entropy" } else { "mse" };
         let experiment = draft(&format!(
-            "[data]\nsource = \"csv\"\npath = {path}\ntarget = {}\nclasses = {}\nvalidation_split = 0.2\n{lines}[model]\nuse = \"lstm_forecaster\"\n\
-             [loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n",
+            "[data]\nsource = \"csv\"\npath = {path}\ntarget = {}\nclasses = {}\nvalidation_split = {HELD_OUT}\n{}{}window = {}\nhorizon = {}\n\
+             [model]\nuse = \"lstm_forecaster\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n",
             quoted(target),
-            wanted.classes
+            wanted.classes,
+            self.dialect.draft(),
+            self.order.draft(),
+            self.window,
+            self.horizon
         ))?;
         described(&experiment)
     }
 }
 
+/// Windows with the rows behind them, those first that most of the series have enough rows for.
+fn sizes(asked: OfSeries, classes: bool, lengths: &[usize]) -> Vec<[usize; 2]> {
+    let windows = asked.window.map_or(WINDOWS.to_vec(), |window| vec![window]);
+    let usual = if classes { |_| 1 } else { |window: usize| (window / 4).max(1) };
+    let mut sizes: Vec<[usize; 2]> =
+        windows.into_iter().map(|window| [window, asked.horizon.unwrap_or_else(|| usual(window))]).collect();
+    let most = lengths.get(lengths.len() / 2).copied().unwrap_or(0) as f64;
+    // Windows of which the last row is learnt lie in one part of the rows, and those with rows behind them begin in the other.
+    let fits = |[window, horizon]: &[usize; 2]| {
+        let held_out = if *horizon == 0 { window } else { horizon };
+        (window + horizon) as f64 <= most * (1.0 - HELD_OUT) && *held_out as f64 <= most * HELD_OUT
+    };
+    sizes.sort_by_key(|size| !fits(size));
+    sizes
+}
+
 /// The keys with which the table can be read, and what its samples are then.
-fn found(wanted: &Wanted, target: &str, columns: &[Shown]) -> Result<(Keys, DataSpec), Failure> {
-    let others = || columns.iter().map(|shown| &shown.column).filter(|column| column.name != target);
-    let time = others().find_map(|column| match &column.odd {
-        Some(Odd::DateFormat(_, form)) => Some((column.name.clone(), Some(form.clone()))),
-        _ => (column.cells == CellType::Dates).then(|| (column.name.clone(), None)),
-    });
-    // One series, and then those of each column that may name them.
-    let names = others().filter(|column| {
-        let named = matches!(column.cells, CellType::Texts | CellType::Codes) || column.whole;
-        named && column.missing == 0 && time.as_ref().is_none_or(|(time, _)| *time != column.name)
-    });
-    let series: Vec<Option<String>> =
-        std::iter::once(None).chain(names.map(|column| Some(column.name.clone())).filter(|_| time.is_some())).collect();
+fn found(
+    wanted: &Wanted,
+    target: &str,
+    (dialect, columns): (Dialect, &[Shown]),
+    rows: usize,
+) -> Result<(Keys, DataSpec), Failure> {
+    let others: Vec<&Column> =
+        columns.iter().map(|shown| &shown.column).filter(|column| column.name != target).collect();
+    let sheet = open_sheet(wanted.source, dialect.format()).map_err(Failure::Other)?;
+    let order = Order::of(&sheet, dialect.decimal(), &others, rows, wanted.series.columns)?;
     let classes = wanted.classes
         || columns.iter().any(|shown| shown.column.name == target && shown.column.cells != CellType::Numbers);
     let mut first = None;
-    for [window, horizon] in SIZES {
-        for series in &series {
-            let horizon = if classes { 1 } else { horizon };
-            let keys = Keys { time: time.clone(), series: series.clone(), window, horizon };
-            match keys.described(wanted, target) {
-                Ok(spec) => return Ok((keys, spec)),
-                Err(error) => _ = first.get_or_insert(error),
-            }
+    for [window, horizon] in sizes(wanted.series, classes, &order.lengths) {
+        let keys = Keys { dialect, order: order.clone(), window, horizon };
+        match keys.described(wanted, target) {
+            Ok(spec) => return Ok((keys, spec)),
+            Err(error) => _ = first.get_or_insert(error),
         }
     }
     Err(first.unwrap_or_else(|| Failure::Usage("the table has no series".to_owned())))
 }
 
-/// A configuration that learns what a column of a table has next.
-pub fn configuration(wanted: &Wanted, model: &'static str, target: &str, columns: &[Shown]) -> Result<Made, Failure> {
-    let (keys, spec) = found(wanted, target, columns)?;
+/// A configuration that learns what a column of a table of so many rows has next.
+pub fn configuration(
+    wanted: &Wanted,
+    model: &'static str,
+    target: &str,
+    table: (Dialect, &[Shown]),
+    rows: usize,
+) -> Result<Made, Failure> {
+    let (keys, spec) = found(wanted, target, table, rows)?;
     let (train, val) = (spec.train.unwrap_or(0), spec.val.unwrap_or(0));
     let file = &wanted.file;
     let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();
-    let task = format!(
-        "learns `{}` of the {} behind {}",
-        named(target),
-        counted(keys.horizon, "row"),
-        counted(keys.window, "row")
-    );
+    let window = counted(keys.window, "row");
+    let task = match keys.horizon {
+        0 => format!("learns `{}` of the last of {window}", named(target)),
+        rows => format!("learns `{}` of the {} behind {window}", named(target), counted(rows, "row")),
+    };
+    let order = keys.order.in_words();
     let mut out = Writing::default();
     out.comment(&format!("It {task} of {source}: written by `runner init`."));
     out.comment(&format!(
@@ -108,11 +120,13 @@ pub fn configuration(wanted: &Wanted, model: &'static str, target: &str, columns
         thousands(train as u64),
         thousands(val as u64)
     ));
+    out.comment(&format!("Order: {order}."));
     out.comment("What to change: `window` and `horizon`, columns that are not known when it is asked (`drop`), the learning rate.");
     let ending = if is_parquet(wanted.source) { "parquet" } else { "csv" };
     out.comment(&format!(
-        "`runner predict runs/{} NEW.{ending}` says what comes after the last row of each series, once it is trained.",
-        run_name(file)
+        "`runner predict runs/{} NEW.{ending}` says {} of each series, once it is trained.",
+        run_name(file),
+        if keys.horizon == 0 { "it of the windows" } else { "what comes after the last row" }
     ));
     out.gap().key("seed", "1", "").section("data");
     out.key("source", if is_parquet(wanted.source) { "\"parquet\"" } else { "\"csv\"" }, "");
@@ -121,8 +135,11 @@ pub fn configuration(wanted: &Wanted, model: &'static str, target: &str, columns
     if wanted.classes {
         out.key("classes", "true", "its numbers are names of classes");
     }
-    keys.lines().iter().for_each(|(key, value, remark)| _ = out.key(key, value, remark));
-    out.key("validation_split", "0.2", "rows that are held out, to see how good it is on others");
+    keys.dialect.write(&mut out);
+    keys.order.write(&mut out);
+    out.key("window", &keys.window.to_string(), "rows that the model sees at once");
+    out.key("horizon", &keys.horizon.to_string(), "rows behind them that it learns");
+    out.key("validation_split", &HELD_OUT.to_string(), "rows that are held out, to see how good it is on others");
     let batch = 1 << (train / 20).clamp(8, 128).ilog2();
     out.key("batch_size", &batch.to_string(), "");
     out.section("model");
@@ -141,8 +158,23 @@ pub fn configuration(wanted: &Wanted, model: &'static str, target: &str, columns
     out.section("train").key("epochs", &epochs.to_string(), "");
     out.key("clip_grad_norm", "1.0", "steps of a recurrent net stay small");
     if val > 0 {
-        out.early_stopping(10);
+        out.early_stopping(10, epochs);
     }
-    let what = format!("it {task}, with {} windows to train on", thousands(train as u64));
+    let what = format!("it {task}, with {} windows to train on; {order}", thousands(train as u64));
     Ok(Made { text: out.text(), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OfSeries, sizes};
+
+    #[test]
+    fn windows_are_as_long_as_most_series_allow() {
+        let first = |asked, classes, rows: usize| sizes(asked, classes, &[3, rows, rows])[0];
+        let none = OfSeries::default();
+        assert_eq!([60, 25, 15].map(|rows| first(none, false, rows)), [[28, 7], [12, 3], [4, 1]]);
+        assert_eq!(first(none, true, 100), [28, 1]);
+        assert_eq!(first(OfSeries { window: Some(9), ..none }, false, 100), [9, 2]);
+        assert_eq!(first(OfSeries { horizon: Some(0), ..none }, false, 100), [12, 0]);
+    }
 }

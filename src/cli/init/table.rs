@@ -1,6 +1,7 @@
 //! A configuration for a table.
 
 use super::architecture::{Takes, expect, takes};
+use super::dialect::Dialect;
 use super::parameters::{Parameters, Values};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, answers, described, draft, named, run_name, series, words};
@@ -13,7 +14,6 @@ use crate::data::DataSpec;
 use crate::data::table::{CellType, Column, Format, Odd, Shown, is_parquet, open_sheet};
 use crate::terminal::{say, thousands};
 use crate::train::setup::input::table_columns;
-use encoding_rs::Encoding;
 use serde_json::json;
 
 /// Columns that the comment lists.
@@ -36,17 +36,12 @@ struct Found {
 struct Keys {
     id: Option<String>,
     split: Option<String>,
-    decimal_comma: bool,
-    /// The file is no UTF-8, and is read as most of such.
-    old_encoding: bool,
+    dialect: Dialect,
     /// No row is held out.
     whole: bool,
     /// Columns of dates that are not written as 2026-11-28, and their formats.
     dates: Vec<(String, String)>,
 }
-
-/// What most tables are in that are no UTF-8.
-const OLD_ENCODING: &str = "windows-1252";
 
 impl Keys {
     fn draft(&self, wanted: &Wanted, target: &str) -> Result<Experiment, Failure> {
@@ -56,12 +51,7 @@ impl Keys {
         if let Some(id) = &self.id {
             data += &format!("id = {}\n", quoted(id));
         }
-        if self.decimal_comma {
-            data += "decimal = \"comma\"\n";
-        }
-        if self.old_encoding {
-            data += &format!("encoding = \"{OLD_ENCODING}\"\n");
-        }
+        data += &self.dialect.draft();
         if let Some(rules) = self.columns() {
             data += &format!("columns = {rules}\n");
         }
@@ -113,9 +103,18 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
             names.join(", ")
         )));
     };
+    let read = |dialect| columns(&Keys { dialect, ..Keys::default() }.draft(wanted, target)?);
+    let rows_of = |keys: &Keys| {
+        let spec = described(&keys.draft(wanted, target)?)?;
+        Ok::<_, Failure>(spec.train.unwrap_or(0) + spec.val.unwrap_or(0))
+    };
     if let Some(model) = wanted.model.filter(|model| takes(model) == Takes::Series) {
-        return match columns(&Keys::default().draft(wanted, target)?) {
-            Ok(columns) => series::configuration(wanted, model, target, &columns),
+        let (dialect, columns) = Dialect::of(wanted, target, read);
+        return match columns {
+            Ok(columns) => {
+                let rows = rows_of(&Keys { dialect, ..Keys::default() })?;
+                series::configuration(wanted, model, target, (dialect, &columns), rows)
+            }
             // Texts have models of their own, which the refusal names.
             Err(error) => words::of_table(wanted, target).unwrap_or(Err(error)),
         };
@@ -123,38 +122,26 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     if let Some(made) = answers::of_table(wanted, target) {
         return made;
     }
-    let opens = |encoding| open_sheet(wanted.source, Format { encoding, ..Format::default() }).is_ok();
-    let mut keys =
-        Keys { old_encoding: !opens(None) && opens(Encoding::for_label(OLD_ENCODING.as_bytes())), ..Keys::default() };
-    let is_number = |shown: &Shown| shown.column.name == target && shown.column.cells == CellType::Numbers;
-    let first = match columns(&keys.draft(wanted, target)?) {
+    let (dialect, first) = Dialect::of(wanted, target, read);
+    let mut keys = Keys { dialect, ..Keys::default() };
+    let first = match first {
         Ok(first) => first,
         Err(error) => {
-            let with = Keys { decimal_comma: true, ..keys.clone() };
-            match with.draft(wanted, target).and_then(|draft| columns(&draft)) {
-                Ok(other) if other.iter().any(is_number) => {
-                    keys = with;
-                    other
-                }
-                // A table may have nothing but texts that differ in every row: those are learnt from as what they are.
-                _ => {
-                    if let Some(made) = words::of_table(wanted, target) {
-                        return made;
-                    }
-                    // Where each row has a class of its own, those that are held out have none that is learnt.
-                    let whole = Keys { whole: true, ..keys.clone() }.draft(wanted, target)?;
-                    let (all, spec) = (columns(&whole).unwrap_or_default(), described(&whole));
-                    let learnt = all.iter().find(|shown| shown.column.name == target && !wanted.classes);
-                    if let (Some(learnt), Ok(spec)) = (learnt, spec) {
-                        answers::expect_classes(&learnt.column, spec.train.unwrap_or(0))?;
-                    }
-                    return Err(error);
-                }
+            // A table may have nothing but texts that differ in every row: those are learnt from as what they are.
+            if let Some(made) = words::of_table(wanted, target) {
+                return made;
             }
+            // Where each row has a class of its own, those that are held out have none that is learnt.
+            let whole = Keys { whole: true, ..keys.clone() }.draft(wanted, target)?;
+            let (all, spec) = (columns(&whole).unwrap_or_default(), described(&whole));
+            let learnt = all.iter().find(|shown| shown.column.name == target && !wanted.classes);
+            if let (Some(learnt), Ok(spec)) = (learnt, spec) {
+                answers::expect_classes(&learnt.column, spec.train.unwrap_or(0))?;
+            }
+            return Err(error);
         }
     };
-    let rows = described(&keys.draft(wanted, target)?)?;
-    let rows = rows.train.unwrap_or(0) + rows.val.unwrap_or(0);
+    let rows = rows_of(&keys)?;
     let of_texts = wanted.model.is_some_and(|model| takes(model) == Takes::Texts);
     if !wanted.classes
         && !of_texts
@@ -165,18 +152,7 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     if let Some(text) = words::alone(wanted, &first) {
         return words::configuration(wanted, target, &text);
     }
-    expect(wanted.model, |takes| matches!(takes, Takes::Columns | Takes::Rows), "a table")?;
-    let numbers = |columns: &[Shown]| columns.iter().filter(|shown| shown.column.cells == CellType::Numbers).count();
-    let comma = |shown: &Shown| matches!(shown.column.odd, Some(Odd::Comma(_)));
-    let mut first = first;
-    if first.iter().any(comma) {
-        let with = Keys { decimal_comma: true, ..keys.clone() };
-        if let Ok(other) = columns(&with.draft(wanted, target)?)
-            && numbers(&other) > numbers(&first)
-        {
-            (first, keys) = (other, with);
-        }
-    }
+    expect(wanted.model, |takes| matches!(takes, Takes::Columns | Takes::Rows | Takes::Series), "a table")?;
     keys.id = first
         .iter()
         .map(|shown| &shown.column)
@@ -325,7 +301,7 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     out.section("train");
     out.key("epochs", &epochs.to_string(), "");
     if val > 0 {
-        out.early_stopping(15);
+        out.early_stopping(15, epochs);
     }
     let what = format!("it {task}, with {} rows to train on", thousands(train as u64));
     Made { text: out.text(), what }
@@ -363,12 +339,7 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
     if let Some(id) = &keys.id {
         out.key("id", &quoted(id), "names the rows: the model does not take it, predictions have it");
     }
-    if keys.decimal_comma {
-        out.key("decimal", "\"comma\"", "1,5 is one and a half");
-    }
-    if keys.old_encoding {
-        out.key("encoding", &quoted(OLD_ENCODING), "the file is no UTF-8; another one, if letters look wrong");
-    }
+    keys.dialect.write(out);
     match &keys.split {
         Some(column) => out.key("split_column", &quoted(column), "says which rows are for training, validation, test"),
         None => out.key("validation_split", "0.2", "rows that are held out, to see how good it is on others"),

@@ -153,7 +153,7 @@ pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, 
             "the first thing to change: `runner lr-find` looks for one",
         );
         out.section("train").key("epochs", "10", "");
-        out.early_stopping(3);
+        out.early_stopping(3, 10);
         out.text()
     };
     let spec = described(&draft(&write(wanted.source.to_str().unwrap_or_default(), None))?)?;

@@ -42,8 +42,9 @@ impl Writing {
         self.line(&format!("# {key} = {value}"), remark)
     }
 
-    /// The end of a training that gets no better for so many epochs.
-    pub fn early_stopping(&mut self, patience: usize) -> &mut Self {
+    /// The end of a training of so many epochs that gets no better for `patience` of them, or for half of all.
+    pub fn early_stopping(&mut self, patience: usize, epochs: usize) -> &mut Self {
+        let patience = patience.min(epochs / 2).max(1);
         let value = format!("{{ monitor = \"val_loss\", patience = {patience} }}");
         self.key("early_stopping", &value, "ends when it gets no better; best.safetensors is from before")
     }
@@ -65,4 +66,19 @@ impl Writing {
 /// A text as a value of TOML.
 pub fn quoted(text: &str) -> String {
     value_as_toml(&Value::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Writing;
+
+    #[test]
+    fn patience_is_at_most_half_of_a_training() {
+        for (patience, epochs, written) in [(10, 100, 10), (10, 10, 5), (15, 5, 2), (3, 1, 1)] {
+            let mut out = Writing::default();
+            out.early_stopping(patience, epochs);
+            let text = out.text();
+            assert!(text.contains(&format!("patience = {written} }}")), "{text}");
+        }
+    }
 }

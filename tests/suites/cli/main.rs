@@ -44,6 +44,7 @@ mod imported_configs;
 mod imported_gradients;
 mod init;
 mod init_models;
+mod init_series;
 mod keep_columns;
 mod large_tables;
 mod leakage;
