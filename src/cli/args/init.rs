@@ -30,7 +30,7 @@ pub struct InitArgs {
     /// Of a table of series: rows that the model sees at once [default: 28, or fewer for short series]
     #[arg(long, value_name = "ROWS", requires = "target", value_parser = rows::<1>)]
     pub window: Option<usize>,
-    /// Of a table of series: rows behind a window whose target is learnt [default: a quarter of the window, 1 of classes]
+    /// Of a table of series: rows after a window whose target is learnt [default: a quarter of the window, 1 of classes]
     #[arg(long, value_name = "ROWS", requires = "target", value_parser = rows::<0>)]
     pub horizon: Option<usize>,
     /// Write the configuration to this file [default: the source's name with .toml, in the current folder]

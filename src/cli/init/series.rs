@@ -25,7 +25,7 @@ pub struct OfSeries<'a> {
     pub columns: Asked<'a>,
     /// Rows of a window.
     pub window: Option<usize>,
-    /// Rows behind it.
+    /// Rows after it.
     pub horizon: Option<usize>,
 }
 
@@ -55,14 +55,14 @@ impl Keys {
     }
 }
 
-/// Windows with the rows behind them, those first that most of the series have enough rows for.
+/// Windows with the rows after them, those first that most of the series have enough rows for.
 fn sizes(asked: OfSeries, classes: bool, lengths: &[usize]) -> Vec<[usize; 2]> {
     let windows = asked.window.map_or(WINDOWS.to_vec(), |window| vec![window]);
     let usual = if classes { |_| 1 } else { |window: usize| (window / 4).max(1) };
     let mut sizes: Vec<[usize; 2]> =
         windows.into_iter().map(|window| [window, asked.horizon.unwrap_or_else(|| usual(window))]).collect();
     let most = lengths.get(lengths.len() / 2).copied().unwrap_or(0) as f64;
-    // Windows of which the last row is learnt lie in one part of the rows, and those with rows behind them begin in the other.
+    // Windows of which the last row is learnt lie in one part of the rows, and those with rows after them begin in the other.
     let fits = |[window, horizon]: &[usize; 2]| {
         let held_out = if *horizon == 0 { window } else { horizon };
         (window + horizon) as f64 <= most * (1.0 - HELD_OUT) && *held_out as f64 <= most * HELD_OUT
@@ -110,7 +110,7 @@ pub fn configuration(
     let window = counted(keys.window, "row");
     let task = match keys.horizon {
         0 => format!("learns `{}` of the last of {window}", named(target)),
-        rows => format!("learns `{}` of the {} behind {window}", named(target), counted(rows, "row")),
+        rows => format!("learns `{}` of the {} after {window}", named(target), counted(rows, "row")),
     };
     let order = keys.order.in_words();
     let mut out = Writing::default();
@@ -138,7 +138,7 @@ pub fn configuration(
     keys.dialect.write(&mut out);
     keys.order.write(&mut out);
     out.key("window", &keys.window.to_string(), "rows that the model sees at once");
-    out.key("horizon", &keys.horizon.to_string(), "rows behind them that it learns");
+    out.key("horizon", &keys.horizon.to_string(), "rows after them that it learns");
     out.key("validation_split", &HELD_OUT.to_string(), "rows that are held out, to see how good it is on others");
     let batch = 1 << (train / 20).clamp(8, 128).ilog2();
     out.key("batch_size", &batch.to_string(), "");

@@ -114,7 +114,8 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             return Ok(Use::Weight);
         }
         if dropped {
-            return Ok(Use::Left("`drop` names it".to_owned()));
+            let orders = division.time_column.as_ref() == Some(name);
+            return Ok(Use::Left(if orders { "it says the order of the rows" } else { "`drop` names it" }.to_owned()));
         }
         if let Some((_, why)) = of_division.iter().find(|(of, _)| of.as_ref() == Some(name)) {
             return Ok(Use::Left((*why).to_owned()));
