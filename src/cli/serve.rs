@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Answers over HTTP from models until the process is asked to stop.
 pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
-    let models = named(&args.models)?;
+    let models = named(&args.models, args.name.as_deref())?;
     let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
     let keys = args.api_key_file.as_deref().map(Keys::read).transpose()?;
     let is_open = keys.is_none();
@@ -35,8 +35,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
             threads: args.threads,
             executables: args.executables as usize,
             texts: args.texts as usize,
-            batch: args.batch.map(|batch| batch as usize),
-            delay: Duration::from_millis(args.batch_delay),
+            batch: args.max_batch.map(|batch| batch as usize),
+            delay: Duration::from_millis(args.max_delay_ms),
             queue: args.queue as usize,
             memory: mib(args.max_memory),
         },
@@ -93,21 +93,40 @@ fn heeded() -> Result<Signals, Failure> {
     Ok(Signals { interrupt: true, terminate: false, hang_up: true })
 }
 
-/// The models with their names, each of which is there once.
-fn named(words: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
+/// The models with their names, each of which is there once. `only` is the name of one that is alone.
+fn named(words: &[String], only: Option<&str>) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let wrong = |name: &str, path: &str| {
+        Failure::Usage(format!(
+            "`{name}` cannot be the name of a model\nhelp: a name, as in NAME={path}, is made of letters of ASCII, digits, `-`, `_` and `.`, and not of dots alone"
+        ))
+    };
+    if only.is_some() && words.len() > 1 {
+        return Err(Failure::Usage(format!(
+            "`--name` names one model, and {} are given\nhelp: name each as NAME=MODEL, as in `NAME={}`",
+            words.len(),
+            words[0]
+        )));
+    }
     let mut models: Vec<(String, PathBuf)> = Vec::new();
     for word in words {
-        let (name, path) = match word.split_once('=') {
+        let (own, path) = match word.split_once('=') {
             // A path may have a `=` in it.
-            _ if Path::new(word).exists() => (name_of(Path::new(word)), PathBuf::from(word)),
-            Some((name, path)) if is_name(name) => (name.to_owned(), PathBuf::from(path)),
-            Some((name, path)) if Path::new(path).exists() => {
+            _ if Path::new(word).exists() => (None, word.as_str()),
+            Some((name, path)) if is_name(name) => (Some(name), path),
+            Some((name, path)) if Path::new(path).exists() => return Err(wrong(name, path)),
+            _ => (None, word.as_str()),
+        };
+        let name = match (own, only) {
+            (Some(own), Some(only)) if own != only => {
                 return Err(Failure::Usage(format!(
-                    "`{name}` cannot be the name of a model\nhelp: a name, as in NAME={path}, is made of letters of ASCII, digits, `-`, `_` and `.`, and not of dots alone"
+                    "the model has two names, `{own}` and, with --name, `{only}`\nhelp: leave one of them out"
                 )));
             }
-            _ => (name_of(Path::new(word)), PathBuf::from(word)),
+            (_, Some(only)) if !is_name(only) => return Err(wrong(only, path)),
+            (Some(name), _) | (None, Some(name)) => name.to_owned(),
+            (None, None) => name_of(Path::new(path)),
         };
+        let path = PathBuf::from(path);
         if let Some((_, other)) = models.iter().find(|(known, _)| *known == name) {
             return Err(Failure::Usage(format!(
                 "`{}` and `{}` are both called `{name}`\nhelp: give them names: NAME={}",
@@ -167,10 +186,24 @@ mod tests {
 
     #[test]
     fn names_are_given_and_there_once() {
-        let read = |words: &[&str]| named(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let called = |words: &[&str], only: Option<&str>| {
+            named(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), only)
+        };
+        let read = |words: &[&str]| called(words, None);
         let models = read(&["a=runs/x/1", "runs/lr=0.1/2", "b.c=y=z"]).unwrap();
         let shown: Vec<String> = models.iter().map(|(name, path)| format!("{name}:{}", path.display())).collect();
         assert_eq!(shown, ["a:runs/x/1", "lr_0.1:runs/lr=0.1/2", "b.c:y=z"]);
+        for word in ["runs/x/1", "mine=runs/x/1"] {
+            assert_eq!(called(&[word], Some("mine")).unwrap(), [("mine".to_owned(), PathBuf::from("runs/x/1"))]);
+        }
+        for (words, only, part) in [
+            (&["a", "b"][..], "mine", "NAME=MODEL"),
+            (&["other=a"], "mine", "two names, `other` and, with --name, `mine`"),
+            (&["a"], "a/b", "`a/b` cannot be the name of a model"),
+        ] {
+            let message = called(words, Some(only)).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
         assert!(read(&["runs/x/1", "runs/x/2"]).unwrap_err().to_string().contains("both called `x`"));
         for name in ["", "a/b", "ü", "..", "a b"] {
             let message = read(&[&format!("{name}=/")]).unwrap_err().to_string();

@@ -79,7 +79,7 @@ mod tests {
             ("train a.toml --pause-after -1", "from 1 to"),
             ("data tokenize a.txt --out t --vocab-size -1", "257..=16777216"),
             ("data show a.toml --out a.png --epoch -1", "from 1 to"),
-            ("serve r --batch-delay -1", "from 0 to 60000"),
+            ("serve r --max-delay-ms -1", "from 0 to 60000"),
             ("serve r --max-pixels -1", "from 1 to"),
             ("serve r --receive-timeout -1", "from 1 to 86400"),
             ("serve r --answer-timeout -1", "from 1 to 86400"),

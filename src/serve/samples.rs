@@ -156,11 +156,11 @@ mod tests {
     fn images_come_channels_first() {
         let field = Field::image("x", DType::U8, [1, 2, 3]);
         let mut bytes = vec![9];
-        put_nested(&field, &nested("[[[1, 2]], [[3, 4]], [[5, 6]]]"), "instance 0", &mut bytes).unwrap();
+        put_nested(&field, &nested("[[[1, 2]], [[3, 4]], [[5, 6]]]"), "sample 0", &mut bytes).unwrap();
         assert_eq!(bytes, [9, 1, 3, 5, 2, 4, 6]);
         let field = Field::image("x", DType::F32, [2, 1, 2]);
         let mut bytes = Vec::new();
-        put_nested(&field, &nested("[[[1], [2]], [[3], [4]]]"), "instance 0", &mut bytes).unwrap();
+        put_nested(&field, &nested("[[[1], [2]], [[3], [4]]]"), "sample 0", &mut bytes).unwrap();
         assert_eq!(bytes, [1f32, 3.0, 2.0, 4.0].map(f32::to_ne_bytes).concat());
     }
 
@@ -174,10 +174,10 @@ mod tests {
             (DType::F32, 1e39, "numbers of single precision"),
         ] {
             let field = Field::numbers("x", dtype, [1]);
-            let error = put(&field, &[number], "instance 3", &mut Vec::new()).unwrap_err();
-            assert!(error.reason.contains(part) && error.reason.starts_with("instance 3: `x` has"), "{error:?}");
+            let error = put(&field, &[number], "sample 3", &mut Vec::new()).unwrap_err();
+            assert!(error.reason.contains(part) && error.reason.starts_with("sample 3: `x` has"), "{error:?}");
         }
-        let error = put_nested(&Field::numbers("x", DType::F32, [3]), &nested("[1, 2]"), "instance 0", &mut Vec::new());
-        assert_eq!(error.unwrap_err().reason, "instance 0: `x` is lists of 2, and a sample of it is lists of 3");
+        let error = put_nested(&Field::numbers("x", DType::F32, [3]), &nested("[1, 2]"), "sample 0", &mut Vec::new());
+        assert_eq!(error.unwrap_err().reason, "sample 0: `x` is lists of 2, and a sample of it is lists of 3");
     }
 }

@@ -12,6 +12,9 @@ pub struct ServeArgs {
     /// A model without a name is called after its run: `mnist` for runs/mnist/1/best.safetensors.
     #[arg(required = true, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
     pub models: Vec<String>,
+    /// The name of the model, where one is given; of several each has its own, as NAME=PATH
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// The address to listen on
     ///
     /// By default programs of this machine alone can ask. `0.0.0.0` stands for all addresses of the machine.
@@ -32,13 +35,13 @@ pub struct ServeArgs {
     /// Samples that are computed at once [default: as many as take about a millisecond, at most 32]
     ///
     /// Every batch has this size, also when fewer samples wait, so an answer has the same bits in any batch. A larger batch raises the throughput and the time of a single request.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub batch: Option<u32>,
+    #[arg(long, alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub max_batch: Option<u32>,
     /// Milliseconds that a request waits for others at most, where requests come in crowds
     ///
     /// One that comes alone is computed at once.
-    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = whole(0..=60_000))]
-    pub batch_delay: u64,
+    #[arg(long, alias = "batch-delay", value_name = "MS", default_value_t = 2, value_parser = whole(0..=60_000))]
+    pub max_delay_ms: u64,
     /// Requests of a model that may wait to be computed; the next one is refused with 429
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub queue: u32,

@@ -15,6 +15,18 @@ fn passes_to_leave_out_are_listed_in_their_order() {
     assert_eq!(args.passes.options().without, ["fuse", "reorder", "fuse"]);
 }
 
+/// Names that options had before still stand for them.
+#[test]
+fn options_of_serve_have_their_earlier_names() {
+    for words in [["--max-batch", "4", "--max-delay-ms", "7"], ["--batch", "4", "--batch-delay", "7"]] {
+        let words = ["runner", "serve", "r"].into_iter().chain(words);
+        let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        assert_eq!((args.max_batch, args.max_delay_ms), (Some(4), 7));
+    }
+    let help = Cli::command().find_subcommand_mut("serve").unwrap().render_long_help().to_string();
+    assert!(help.contains("--max-batch") && !help.contains("--batch "), "{help}");
+}
+
 #[test]
 fn resume_takes_an_optional_checkpoint() {
     let train = |args: &[&str]| match Cli::try_parse_from([&["runner", "train"], args].concat()).unwrap().command {

@@ -447,6 +447,11 @@ impl Raw {
         }
     }
 
+    /// What messages call a row. Rows that come one by one may have no names: they have the numbers of their answers, from 0.
+    pub fn called(&self, row: usize) -> String {
+        if row < self.names.len() { self.names.at(row).to_string() } else { format!("sample {row}") }
+    }
+
     /// What the rows are called.
     pub fn names(&self) -> &Arc<RowNames> {
         &self.names

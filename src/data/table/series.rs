@@ -1,6 +1,5 @@
 //! The rows of a table as series: one after the other, each in its order.
 
-use super::super::row_names::RowNames;
 use super::codec::Cells;
 use super::raw::Raw;
 use crate::terminal::thousands;
@@ -31,10 +30,7 @@ impl Series {
     /// # Errors
     /// The column that orders rows is missing in one of them, or two rows of a series have the same there.
     pub fn of(time: Option<&str>, series: Option<&str>, raw: &Raw) -> Result<Series> {
-        let called = |row: u32| match &**raw.names() {
-            RowNames::Lines(lines) if !lines.lines.is_empty() => lines.at(row as usize).to_string(),
-            _ => format!("row {}", row + 1),
-        };
+        let called = |row: u32| raw.called(row as usize);
         let mut order: Vec<u32> = (0..raw.rows() as u32).filter(|row| !raw.skips(*row)).collect();
         let cells = series.map(|name| raw.column(name)).transpose()?;
         let numbers = cells.as_deref().map_or_else(|| vec![0; raw.rows()], numbered);

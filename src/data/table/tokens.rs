@@ -123,13 +123,7 @@ impl TokensCodec {
         let all: Vec<(&str, usize)> = texts.iter().map(String::as_str).chain([""]).zip(first).collect();
         let made = parallel(all.chunks(TEXTS).collect(), |some: &[(&str, usize)]| {
             let tokens = |(text, row): &(&str, usize)| {
-                // Rows that come one by one have no lines.
-                let row = if *row < raw.names().len() {
-                    raw.names().at(*row).to_string()
-                } else {
-                    format!("row {}", row + 1)
-                };
-                let called = format!("{row}, in the text of `{}`", self.column);
+                let called = format!("{}, in the text of `{}`", raw.called(*row), self.column);
                 let whole = tokens_of(&self.tokenizer, self.longest(), &Passage::from((*text).to_owned()), &called);
                 whole.map(|whole| (whole.tokens, whole.cut))
             };

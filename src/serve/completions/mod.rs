@@ -130,10 +130,9 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
     let reading = body.len().saturating_mul(2).saturating_add((marks + 1).saturating_mul(VALUE));
     charge.add(reading)?;
     let mut keys = Keys::read(body)?;
-    let place = match (keys.model()?, &app.models[..]) {
-        (Some(name), _) => app.place(&name)?,
-        (None, [only]) => only,
-        (None, _) => return Err(Refusal::bad("there are several models: `model` says which one").about("model")),
+    let place = match keys.model()? {
+        Some(name) => app.place(&name)?,
+        None => only(&app.models)?,
     };
     let writer = place.texts()?;
     let asked = match chat {
@@ -216,6 +215,16 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let form = Form { chat, id, created, model: place.name.clone(), prompt_tokens, echo, usage: asked.usage };
     Ok(Understood { writer, asked, form, texts, charge })
+}
+
+/// The model that is meant where none is named: the only one, or the only one that writes texts.
+fn only(models: &[Place]) -> Result<&Place, Refusal> {
+    let writing: Vec<&Place> = models.iter().filter(|place| matches!(place.now(), Answers::Texts(_))).collect();
+    match (models, &writing[..]) {
+        ([only], _) => Ok(only),
+        (_, [only]) => Ok(*only),
+        _ => Err(Refusal::bad("there are several models: `model` says which one").about("model")),
+    }
 }
 
 fn unfit(error: anyhow::Error, about: &str) -> Refusal {

@@ -44,7 +44,7 @@ impl<'a> Rows<'a> {
             let number = given.rows();
             if cells.len() != all {
                 let given = cells.len();
-                let what = format!("instance {number}: there are {given} cells, and the model takes {all} columns");
+                let what = format!("sample {number}: there are {given} cells, and the model takes {all} columns");
                 return Err(E::custom(what));
             }
             let picked: Vec<Option<Cell>>;
@@ -55,7 +55,7 @@ impl<'a> Rows<'a> {
                     &picked
                 }
             };
-            given.add(cells, id).map_err(|error| E::custom(format!("instance {number}: {error:#}")))?;
+            given.add(cells, id).map_err(|error| E::custom(format!("sample {number}: {error:#}")))?;
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for Row<'_, '_> {
             let before = if is_id { before.or(id.replace(cell)) } else { before };
             if before.is_some() {
                 let number = rows.number();
-                return Err(de::Error::custom(format!("instance {number}: the column `{key}` is there twice")));
+                return Err(de::Error::custom(format!("sample {number}: the column `{key}` is there twice")));
             }
         }
         rows.add(&cells, id.as_ref())

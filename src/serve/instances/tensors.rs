@@ -26,7 +26,7 @@ impl<'a> Tensors<'a> {
     }
 
     fn put<E: de::Error>(&mut self, at: usize, nested: &Nested) -> Result<(), E> {
-        let what = format!("instance {}", self.count);
+        let what = format!("sample {}", self.count);
         put_nested(&self.fields[at], nested, &what, &mut self.rows[at]).map_err(|refusal| E::custom(refusal.reason))
     }
 }
@@ -63,16 +63,16 @@ impl<'de> Visitor<'de> for Sample<'_, '_> {
         while let Some(key) = map.next_key::<String>()? {
             let Some(at) = tensors.fields.iter().position(|field| field.name == key) else {
                 let key: String = key.chars().take(40).collect();
-                return Err(de::Error::custom(format!("instance {number}: the model takes no `{key}`")));
+                return Err(de::Error::custom(format!("sample {number}: the model takes no `{key}`")));
             };
             if std::mem::replace(&mut seen[at], true) {
-                return Err(de::Error::custom(format!("instance {number}: `{key}` is there twice")));
+                return Err(de::Error::custom(format!("sample {number}: `{key}` is there twice")));
             }
             let nested = map.next_value::<Nested>()?;
             tensors.put(at, &nested)?;
         }
         match seen.iter().zip(tensors.fields).find(|(seen, _)| !**seen) {
-            Some((_, field)) => Err(de::Error::custom(format!("instance {number}: there is no `{}`", field.name))),
+            Some((_, field)) => Err(de::Error::custom(format!("sample {number}: there is no `{}`", field.name))),
             None => Ok(()),
         }
     }

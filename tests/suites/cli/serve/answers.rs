@@ -51,7 +51,7 @@ fn images_go_through_the_transforms_of_validation() {
     for (number, (file, _)) in drawings.iter().enumerate() {
         place.write(&format!("d/{number:02}.png"), file);
     }
-    let server = Server::start(&place, "r --batch 5");
+    let server = Server::start(&place, "r --max-batch 5");
     let expected = predicted(&place, "d", 5, "");
     let forms: Vec<(&str, Vec<u8>)> = drawings.iter().map(|(file, _)| ("x.png", file.clone())).collect();
     assert_eq!(without(server.files("/predict", &forms).predictions(), "file"), expected);
@@ -104,7 +104,9 @@ fn images_are_answered_as_by_predict() {
 #[test]
 fn company_changes_no_bit_of_an_answer() {
     let place = trained();
-    for args in ["r --batch 4", "r --batch 4 --batch-delay 20 --executables 2", "r --batch 5 --batch-delay 0"] {
+    for args in
+        ["r --max-batch 4", "r --max-batch 4 --max-delay-ms 20 --executables 2", "r --max-batch 5 --max-delay-ms 0"]
+    {
         let server = Server::start(&place, args);
         let drawings: Vec<_> = (0..12).map(drawing).collect();
         let alone: Vec<_> = drawings.iter().map(|(file, _)| server.image("/predict?top=10", file)).collect();
@@ -165,8 +167,8 @@ fn rows_are_answered_in_their_own_unit() {
     assert_eq!(server.json("/predict", lists).predictions(), without(expected, "id"));
 
     for (body, part) in [
-        (r#"{"instances": [{"town": "sea", "rooms": 9}]}"#, "instance 0: the column `age` is not there"),
-        (r#"{"instances": [[1, 2, "sea"], [1, 2]]}"#, "instance 1: there are 2 cells, and the model takes 3 columns"),
+        (r#"{"instances": [{"town": "sea", "rooms": 9}]}"#, "sample 0: the column `age` is not there"),
+        (r#"{"instances": [[1, 2, "sea"], [1, 2]]}"#, "sample 1: there are 2 cells, and the model takes 3 columns"),
         (r#"{"instances": [["many", 2, "sea"]]}"#, "the column `rooms` has `many`, and a number is expected"),
         (r#"{"instances": [[true, 2, "sea"]]}"#, "the column `rooms` has `true`, and a number is expected"),
         (r#"{"instances": [[1, 2, 0.5]]}"#, "the column `town` has `0.5`, and a text in quotes is expected"),
@@ -178,11 +180,11 @@ fn rows_are_answered_in_their_own_unit() {
         (r#"{"instances": [], "instances": []}"#, "`instances` is there twice"),
         (
             r#"{"instances": [[1, 2, "sea"], {"rooms": 9, "age": 0, "town": "sea", "rooms": 3}]}"#,
-            "instance 1: the column `rooms` is there twice",
+            "sample 1: the column `rooms` is there twice",
         ),
         (
             r#"{"instances": [{"rooms": 9, "age": 0, "town": "sea", "id": "x", "id": "x"}]}"#,
-            "instance 0: the column `id` is there twice",
+            "sample 0: the column `id` is there twice",
         ),
         ("[]", "an object as"),
         ("{}", "there is no `instances`"),
@@ -226,7 +228,7 @@ fn tokens_of_a_row_are_those_of_a_file() {
     place.ok("train c.toml --quiet --out r --set train.epochs=1");
     let csv = "note;rooms;id\nquiet but bright;3;a\n;2;b\nnot quiet;1;c\n";
     place.write("new.csv", csv);
-    let server = Server::start(&place, "r --batch 2");
+    let server = Server::start(&place, "r --max-batch 2");
     let expected = predicted(&place, "new.csv", 2, "");
     assert_eq!(server.ask("POST", "/predict", "Content-Type: text/csv\r\n", csv.as_bytes()).predictions(), expected);
     let objects = r#"{"instances": [{"rooms": 3, "note": "quiet but bright", "id": "a"}, {"note": null, "rooms": 2, "id": "b"},
@@ -243,7 +245,7 @@ fn tokens_of_a_row_are_those_of_a_file() {
     place.ok("train c.toml --quiet --out chars --set train.epochs=1 --set data.columns.note.tokenizer=characters");
     let server = Server::start(&place, "chars");
     let answer = server.json("/predict", r#"{"instances": [[3, "quiet"], [2, "é"]]}"#);
-    assert!(answer.status == 422 && answer.error().contains("row 2, in the text of `note`, column 1"), "{answer:?}");
+    assert!(answer.status == 422 && answer.error().contains("sample 1, in the text of `note`, column 1"), "{answer:?}");
 }
 
 #[test]
@@ -268,7 +270,7 @@ fn tensors_of_several_names_are_objects() {
     };
     assert!(answers.iter().zip(&expected).all(|(a, b)| close(a, b)), "{answers:?} {expected:?}");
     for (body, part) in [
-        (json!({ "instances": [{ "more": [1, 2] }] }), "instance 0: there is no `numbers`"),
+        (json!({ "instances": [{ "more": [1, 2] }] }), "sample 0: there is no `numbers`"),
         (json!({ "instances": [{ "more": [1, 2], "numbers": [1, 2, 3], "other": 1 }] }), "the model takes no `other`"),
         (json!({ "instances": [{ "more": [1, 2, 3], "numbers": [1, 2, 3] }] }), "`more` is lists of 3"),
         (json!({ "instances": [[1, 2]] }), "expected an object of the tensors `more`, `numbers`"),
@@ -279,7 +281,7 @@ fn tensors_of_several_names_are_objects() {
     }
     let twice = r#"{"instances": [{"more": [1, 2], "numbers": [1, 2, 3], "more": [3, 4]}]}"#;
     let answer = server.json("/predict", twice);
-    assert!(answer.status == 422 && answer.error().contains("instance 0: `more` is there twice"), "{answer:?}");
+    assert!(answer.status == 422 && answer.error().contains("sample 0: `more` is there twice"), "{answer:?}");
 }
 
 #[test]
@@ -404,7 +406,7 @@ fn every_pixel_has_its_class() {
 fn heads_are_answered_too() {
     let place = heads::place(heads::HEADS, "");
     place.ok("train c.toml --quiet --out r --set train.epochs=2");
-    let server = Server::start(&place, "r --batch 3");
+    let server = Server::start(&place, "r --max-batch 3");
     let model = server.get("/models").json()["models"][0].clone();
     assert_eq!(
         model["heads"][0],

@@ -22,11 +22,11 @@ fn many(samples: usize) -> Vec<u8> {
     request("POST", "/v2/models/r/infer", &headers, &[head.as_bytes(), &vec![7; size]].concat())
 }
 
-/// Where requests come in crowds, those that are fewer than a batch wait for others, as long as `--batch-delay` says; here until the test ends.
+/// Where requests come in crowds, those that are fewer than a batch wait for others, as long as `--max-delay-ms` says; here until the test ends.
 #[test]
 fn requests_in_a_crowd_wait_for_others() {
     let place = trained();
-    let server = Server::start(&place, "r --batch 4 --batch-delay 60000 --log off");
+    let server = Server::start(&place, "r --max-batch 4 --max-delay-ms 60000 --log off");
     let one = request("POST", "/predict", "Content-Type: image/png\r\n", &drawing(1).0);
     let computed = || server.metric("runner_batch_requests_sum{model=\"r\"}");
     let waiting = || server.metric("runner_queue_requests{model=\"r\"}");
@@ -55,7 +55,7 @@ fn requests_in_a_crowd_wait_for_others() {
 #[test]
 fn what_is_done_is_counted() {
     let place = trained();
-    let server = Server::start(&place, "r other=r --batch 2");
+    let server = Server::start(&place, "r other=r --max-batch 2");
     let of = |name: &str, labels: &str| server.metric(&format!("{name}{{{labels}}}"));
     for name in ["r", "other"] {
         assert_eq!(of("runner_model_ready", &format!("model=\"{name}\"")), 1.0);

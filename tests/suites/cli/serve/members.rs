@@ -40,7 +40,7 @@ fn rows(server: &Server) -> Vec<Value> {
 #[test]
 fn folds_of_a_table_answer_as_by_predict() {
     let place = place("folds = 3", "");
-    let server = Server::start(&place, "r --batch 4");
+    let server = Server::start(&place, "r --max-batch 4");
     let expected = predicted(&place, "new.csv", "--set data.eval_batch_size=4");
     assert!(expected.len() == 3 && expected[1]["id"] == "x2", "{expected:?}");
     assert_eq!(rows(&server), expected);
@@ -48,7 +48,7 @@ fn folds_of_a_table_answer_as_by_predict() {
     let model = server.get("/models").json()["models"][0].clone();
     assert_eq!((&model["members"], &model["columns"]), (&json!(3), &json!(["rooms", "age", "town"])));
     // Not what one of them says.
-    let one = Server::start(&place, "r/fold-1 --batch 4");
+    let one = Server::start(&place, "r/fold-1 --max-batch 4");
     assert_ne!(rows(&one), expected);
     assert!(one.get("/models").json()["models"][0]["members"].is_null());
     // Lists of cells, in the order of the columns.
@@ -56,8 +56,8 @@ fn folds_of_a_table_answer_as_by_predict() {
     let values = |all: &[Value]| all.iter().map(|one| one["values"].clone()).collect::<Vec<_>>();
     assert_eq!(values(&server.json("/predict", lists).predictions()), values(&expected));
     for (body, part) in [
-        (r#"{"instances": [[1, 2, "sea"], [1, 2]]}"#, "instance 1: there are 2 cells, and the model takes 3 columns"),
-        (r#"{"instances": [{"town": "sea", "rooms": 9}]}"#, "instance 0: the column `age` is not there"),
+        (r#"{"instances": [[1, 2, "sea"], [1, 2]]}"#, "sample 1: there are 2 cells, and the model takes 3 columns"),
+        (r#"{"instances": [{"town": "sea", "rooms": 9}]}"#, "sample 0: the column `age` is not there"),
     ] {
         let answer = server.json("/predict", body);
         assert!(answer.status == 422 && answer.error().contains(part), "{body}: {answer:?}");
@@ -75,7 +75,7 @@ fn folds_of_a_table_answer_as_by_predict() {
 #[test]
 fn seeds_of_a_table_answer_tensors_too() {
     let place = place("validation_split = 0.2", "seeds = 3\n");
-    let server = Server::start(&place, "r --batch 4 --executables 2");
+    let server = Server::start(&place, "r --max-batch 4 --executables 2");
     let expected = predicted(&place, "new.csv", "--set data.eval_batch_size=4");
     assert_eq!(rows(&server), expected);
     assert_eq!(server.json("/predict", OBJECTS).predictions(), expected);
@@ -86,7 +86,7 @@ fn seeds_of_a_table_answer_tensors_too() {
         let answer = server.json(&format!("/v2/models/{name}/infer"), &body.to_string()).json();
         answer["outputs"][0]["data"].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).collect()
     };
-    let each = Server::start(&place, "a=r/seed-1 b=r/seed-2 c=r/seed-3 --batch 4");
+    let each = Server::start(&place, "a=r/seed-1 b=r/seed-2 c=r/seed-3 --max-batch 4");
     let each = ["a", "b", "c"].map(|name| said(name, &each));
     let all = said("r", &server);
     assert_eq!(all.len(), 5);
@@ -111,11 +111,11 @@ fn folds_with_heads_answer_as_by_predict() {
     place.write("new.csv", new);
     let expected = predicted(&place, "new.csv", "--set data.eval_batch_size=4");
     assert!(expected.iter().all(|one| one["heads"]["kids"]["probabilities"].is_array()), "{expected:?}");
-    let server = Server::start(&place, "r --batch 4");
+    let server = Server::start(&place, "r --max-batch 4");
     let answer =
         |server: &Server| server.ask("POST", "/predict", "Content-Type: text/csv\r\n", new.as_bytes()).predictions();
     assert_eq!(answer(&server), expected);
-    let one = Server::start(&place, "r/fold-1 --batch 4");
+    let one = Server::start(&place, "r/fold-1 --max-batch 4");
     assert_ne!(answer(&one), expected);
 }
 
@@ -129,7 +129,7 @@ fn seeds_of_photos_answer_as_by_predict() {
         photos::photo(&place, &name, (number % 2) as u8, 70 + number);
         files.push(("x.png", fs::read(place.path(&name)).unwrap()));
     }
-    let server = Server::start(&place, "r --batch 4");
+    let server = Server::start(&place, "r --max-batch 4");
     let expected = predicted(&place, "d", "--set data.eval_batch_size=4 --top 2");
     let mut answers = server.files("/predict?top=2", &files).predictions();
     answers.iter_mut().for_each(|one| _ = one.as_object_mut().unwrap().remove("file"));

@@ -33,6 +33,7 @@ fn a_server_answers_for_the_series_of_a_request() {
     assert_eq!(forecasts(&json!(answer.predictions())), forecasts(&wanted));
     for (rows, part) in [
         (&rows[..20], "the model takes 14 rows of a series one after the other, and the longest of 2 series has 10"),
+        (&[], "the model takes 14 rows of a series one after the other, and there are no rows"),
         (&[rows.clone(), rows.clone()].concat(), "have the same `hour` and the same `machine`"),
     ] {
         let answer = ask(rows);

@@ -1,8 +1,8 @@
 //! Language models: OpenAI's interface.
 
 use super::super::text;
-use super::{Reply, Server, request, trained};
-use crate::support::Place;
+use super::{Reply, Server, TRAIN, request, trained};
+use crate::support::{LAYERS, Place, digits};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -85,6 +85,25 @@ impl Server {
 pub fn rest((mut stream, mut read): (TcpStream, Vec<u8>)) -> Reply {
     stream.read_to_end(&mut read).unwrap();
     Reply::of(&read)
+}
+
+/// A language model beside other models is meant where no model is named; `--name` names one that is alone.
+#[test]
+fn the_only_language_model_needs_no_name() {
+    let place = written();
+    place.write("d.toml", digits("", &format!("{LAYERS}\n{TRAIN}")));
+    place.ok("train d.toml --quiet --out d");
+    let asked = json!({ "prompt": "ab", "max_tokens": 3 });
+    let server = Server::start(&place, "d r");
+    assert_eq!(server.write(&asked).json()["model"], "r");
+    assert_eq!(server.json("/predict", "{}").status, 404, "samples may be for several");
+    let of_none = Server::start(&place, "d other=d").write(&asked);
+    assert!(of_none.status == 400 && of_none.json()["error"]["param"] == "model", "{of_none:?}");
+    let of_several = Server::start(&place, "r other=r").write(&asked);
+    assert!(of_several.status == 400 && of_several.json()["error"]["param"] == "model", "{of_several:?}");
+    let named = Server::start(&place, "r --name mine");
+    assert_eq!(named.write(&asked).json()["model"], "mine");
+    assert!(place.fails("serve r d --port 0 --name mine", 2).contains("NAME=MODEL"));
 }
 
 #[test]
@@ -190,7 +209,6 @@ fn errors_have_the_form_of_openai() {
         ("", 400, Value::Null),
         ("[]", 400, Value::Null),
         ("{\"model\": \"r\", \"prompt\": \"\u{1}\"}", 400, Value::Null),
-        (r#"{"prompt": "a"}"#, 400, json!("model")),
         (r#"{"model": "nothing", "prompt": "a"}"#, 404, json!("model")),
         (r#"{"model": "other", "prompt": "a"}"#, 400, json!("model")),
         (r#"{"model": "r", "prompt": "ABC"}"#, 400, json!("prompt")),
@@ -389,7 +407,8 @@ fn conversations_are_answered_by_the_template() {
     for (file, part) in
         [("none.jinja", "cannot read `none.jinja`"), ("broken.jinja", "`broken.jinja`"), ("unknown.jinja", "rot13")]
     {
-        let message = place.fails(&format!("serve r --device cpu --set data.chat_template={file}"), 2);
+        let code = if file == "none.jinja" { 1 } else { 2 };
+        let message = place.fails(&format!("serve r --device cpu --set data.chat_template={file}"), code);
         assert!(message.contains(part), "{message}");
     }
     // Models without one say what to do.
