@@ -142,6 +142,11 @@ pub fn shows_output() -> bool {
     Stream::Out.is_terminal()
 }
 
+/// Whether a person would have to type what comes through standard input.
+pub fn is_typed() -> bool {
+    io::stdin().is_terminal()
+}
+
 /// A JSON value on one line, without any character that would steer a terminal; the value is the same.
 pub fn json_line(value: &Value) -> String {
     visible_json(&value.to_string())

@@ -125,8 +125,9 @@ pub fn untimed(text: &str) -> Vec<Value> {
         text.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}"))).collect();
     for line in &mut lines {
         let line = line.as_object_mut().unwrap();
-        line.remove("seconds");
-        line.remove("samples_per_s");
+        for key in ["seconds", "samples_per_s", "tokens_per_s"] {
+            line.remove(key);
+        }
     }
     lines
 }

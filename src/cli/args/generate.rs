@@ -14,7 +14,9 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// The text to go on with [default: the token that ends texts, else a new line]; or that is to be answered, by a model that answers texts: it is put into the template that the model was trained with; may be given several times
+    /// The text to go on with; or that is to be answered, by a model that answers texts: it is put into the template that the model was trained with; may be given several times; `-`: standard input [default: standard input where that is no terminal]
+    ///
+    /// Without a text, or with an empty one, the model begins with the token that ends texts, else with a new line.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["prompt_file", "prompts"])]
     pub prompt: Vec<String>,
     /// The file with this text; `-`: standard input

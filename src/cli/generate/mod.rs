@@ -13,12 +13,13 @@ use crate::terminal::{self, counted, say, thousands};
 use anyhow::Result;
 use prompts::Prompt;
 use serde_json::json;
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
-use written::{BETWEEN, Written};
+use std::time::{Duration, Instant};
+use written::{BETWEEN, Written, per_second};
 
 /// Goes on with texts.
 pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
@@ -98,13 +99,20 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let mut written = Written::new(&prompts, samples, answers, args.output.json);
     let (mut generated, mut whole, mut failed) = (0, 0, written.open().err());
     let started = Instant::now();
-    generator.write((0..count).map(request), &mut |number, piece, end| {
+    // A text is asked for when it is begun.
+    let begun = RefCell::new(Vec::new());
+    let requests = (0..count).map(|number| {
+        begun.borrow_mut().push(Instant::now());
+        request(number)
+    });
+    generator.write(requests, &mut |number, piece, end| {
         if let Some((finish, tokens)) = &end {
             generated += tokens.len();
             whole += usize::from(*finish != Finish::Cancelled);
         }
         // What cannot be written once is not tried again.
         if failed.is_none() {
+            let end = end.map(|end| (end, begun.borrow()[number].elapsed()));
             failed = written.take(number, piece, end).err();
         }
         let goes_on = failed.is_none() && !stopped.load(Ordering::Relaxed);
@@ -112,13 +120,17 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     })?;
     if let Some(error) = failed {
         printed(Err(error))?;
+        // A reader that closes the pipe has read enough.
+        if !stopped.load(Ordering::Relaxed) {
+            return Ok(ExitCode::SUCCESS);
+        }
     }
     if whole < count {
         return Ok(ExitCode::from(signals::INTERRUPTED));
     }
-    let seconds = started.elapsed().as_secs_f64();
     if !args.output.json {
-        say(&format!("{}, {:.1} a second", counted(generated, "token"), generated as f64 / seconds.max(1e-9)));
+        let speed = per_second(generated, started.elapsed());
+        say(&format!("{}, {speed:.1} a second", counted(generated, "token")));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -134,37 +146,39 @@ fn search(
     let samples = args.samples as usize;
     for (at, prompt) in prompts.iter().enumerate() {
         let request = request(at * samples);
+        let started = Instant::now();
         let Some(found) = generator.search(&request, &|| !stopped.load(Ordering::Relaxed))? else {
             return Ok(ExitCode::from(signals::INTERRUPTED));
         };
+        let took = started.elapsed();
         for (number, found) in found.iter().take(samples).enumerate() {
             if at + number > 0 && !args.output.json {
                 printed(terminal::print_piece(BETWEEN))?;
             }
-            write_found(generator, found, &request.stop, (&prompt.text, answers), args.output.json)?;
+            write_found(generator, found, &request.stop, (&prompt.text, answers), args.output.json.then_some(took))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a text that beam search has found.
+/// Writes a text that beam search has found; as JSON with how fast that was, if `took` says how long it took.
 fn write_found(
     generator: &Generator,
     found: &Found,
     stop: &[String],
     (prompt, answers): (&str, bool),
-    json: bool,
+    took: Option<Duration>,
 ) -> Result<(), Failure> {
     let mut text = generator.tokenizer().decode(&found.tokens)?;
     if let Some(at) = stop.iter().filter_map(|stop| text.find(stop.as_str())).min() {
         text.truncate(at);
     }
     let Found { tokens, finish, score } = found;
-    if json {
-        let finish = finish.name();
-        return print_json(
-            &json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish, "score": score }),
-        );
+    if let Some(took) = took {
+        let (finish, speed) = (finish.name(), per_second(tokens.len(), took));
+        return print_json(&json!({
+            "prompt": prompt, "text": text, "tokens": tokens, "tokens_per_s": speed, "finish": finish, "score": score
+        }));
     }
     // An answer stands by itself.
     let whole = if answers { text } else { format!("{prompt}{text}") };

@@ -4,9 +4,13 @@ use crate::api::failure::Failure;
 use crate::cli::args::GenerateArgs;
 use crate::data::text::MARK;
 use crate::files;
+use crate::terminal;
 use anyhow::{Context, Result, ensure};
 use std::io::Read;
 use std::path::Path;
+
+/// In the place of a text or of a file: standard input.
+const STANDARD_INPUT: &str = "-";
 
 /// Largest file with prompts, in bytes.
 const MOST: u64 = 16 << 20;
@@ -18,7 +22,7 @@ pub(super) struct Prompt {
     pub called: String,
 }
 
-/// What the arguments ask for; an empty one, if that is nothing.
+/// What the arguments ask for. Where that is nothing, it is what comes through standard input, and an empty one if that is a terminal.
 pub(super) fn read(args: &GenerateArgs) -> Result<Vec<Prompt>> {
     if let Some(path) = args.prompts.as_deref() {
         let (name, whole) = (name(path), whole(path)?);
@@ -33,7 +37,9 @@ pub(super) fn read(args: &GenerateArgs) -> Result<Vec<Prompt>> {
         return Ok(vec![one(whole(path)?)]);
     }
     Ok(match args.prompt.as_slice() {
-        [] => vec![one(String::new())],
+        [] if terminal::is_typed() => vec![one(String::new())],
+        [] => vec![one(whole(Path::new(STANDARD_INPUT))?)],
+        [text] if text == STANDARD_INPUT => vec![one(whole(Path::new(STANDARD_INPUT))?)],
         [text] => vec![one(text.clone())],
         several => {
             let prompt = |(at, text): (usize, &String)| Prompt { text: text.clone(), called: format!("prompt {at}") };
@@ -58,7 +64,7 @@ pub(super) fn as_texts(prompts: &mut [Prompt]) -> Result<(), Failure> {
 
 /// The text of a file, or of standard input.
 fn whole(path: &Path) -> Result<String> {
-    let bytes = match path == Path::new("-") {
+    let bytes = match path == Path::new(STANDARD_INPUT) {
         true => {
             let mut bytes = Vec::new();
             std::io::stdin().take(MOST + 1).read_to_end(&mut bytes).context("cannot read standard input")?;
@@ -73,5 +79,5 @@ fn whole(path: &Path) -> Result<String> {
 }
 
 fn name(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) }
+    if path == Path::new(STANDARD_INPUT) { "standard input".into() } else { format!("`{}`", path.display()) }
 }

@@ -6,9 +6,15 @@ use crate::terminal;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 /// What stands between several texts.
 pub(super) const BETWEEN: &str = "---------------\n";
+
+/// How many of so many tokens there are a second, to a thousandth.
+pub(super) fn per_second(tokens: usize, took: Duration) -> f64 {
+    (tokens as f64 / took.as_secs_f64().max(1e-9) * 1e3).round() / 1e3
+}
 
 /// The texts that are not printed whole. The first of them is printed as it is written, and the others wait for it.
 pub(super) struct Written<'a> {
@@ -29,7 +35,8 @@ pub(super) struct Written<'a> {
 #[derive(Default)]
 struct Waiting {
     text: String,
-    end: Option<End>,
+    /// Its end, and how long it took from its beginning.
+    end: Option<(End, Duration)>,
     /// Its prompt is printed.
     is_open: bool,
 }
@@ -63,11 +70,11 @@ impl<'a> Written<'a> {
         Ok(())
     }
 
-    /// Takes more of a text, and prints what can be.
+    /// Takes more of a text, or its end with how long it took, and prints what can be.
     ///
     /// # Errors
     /// As [`Written::open`].
-    pub(super) fn take(&mut self, number: usize, piece: &str, end: Option<End>) -> io::Result<()> {
+    pub(super) fn take(&mut self, number: usize, piece: &str, end: Option<(End, Duration)>) -> io::Result<()> {
         let at = number - self.done;
         if self.waiting.len() <= at {
             self.waiting.resize_with(at + 1, Waiting::default);
@@ -78,11 +85,12 @@ impl<'a> Written<'a> {
             self.open()?;
             let Waiting { text, end, .. } = &mut self.waiting[0];
             if self.json {
-                let Some((finish, tokens)) = end else { break };
+                let Some(((finish, tokens), took)) = end else { break };
                 let prompt = &self.prompts[self.done / self.samples].text;
-                terminal::print_json(
-                    &json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish.name() }),
-                )?;
+                let (finish, speed) = (finish.name(), per_second(tokens.len(), *took));
+                terminal::print_json(&json!({
+                    "prompt": prompt, "text": text, "tokens": tokens, "tokens_per_s": speed, "finish": finish
+                }))?;
             } else {
                 if !text.is_empty() {
                     self.ends = text.ends_with('\n');

@@ -1,9 +1,11 @@
 //! `runner generate` with several texts: to one prompt, to several, written one after the other or at a time.
 
-use super::support::{Done, Place};
+use super::support::{Done, Place, untimed};
 use super::text::{language_model, place};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::Read;
+use std::process::Stdio;
 use std::time::Duration;
 
 /// A place with a model that has hardly learnt anything, so that its draws differ.
@@ -14,7 +16,7 @@ fn barely_trained() -> Place {
 }
 
 fn objects(done: &Done) -> Vec<Value> {
-    done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    untimed(&done.out)
 }
 
 /// Attention, also in bf16, states, and no cache at all: the texts do not depend on how many are written at a time.
@@ -82,6 +84,36 @@ fn each_prompt_has_its_texts_in_order() {
     assert!(whole.len() == 2 && whole[0]["prompt"] == "\nab\n\ncde", "{whole:?}");
 }
 
+/// Without a prompt, and with `-` for one, it comes through standard input, with the end of its line as a file has it.
+#[test]
+fn a_prompt_comes_through_standard_input() {
+    let place = barely_trained();
+    let asked = "generate r --max-tokens 12 --temperature 3 --seed 3 --json";
+    let wanted = objects(&place.ok(&format!("{asked} --prompt ab")));
+    for more in ["", "--prompt -"] {
+        assert_eq!(objects(&place.given(&format!("{asked} {more}"), "ab")), wanted, "{more}");
+        let line = place.given(&format!("{asked} {more}"), "ab\n").json();
+        assert_eq!(line["prompt"], "ab\n", "{more}");
+    }
+    let begun = objects(&place.ok(&format!("{asked} --prompt=")));
+    assert_eq!(objects(&place.given(asked, "")), begun);
+    assert_eq!(begun[0]["prompt"], "");
+    let beams = place.given("generate r --max-tokens 12 --beams 2 --json", "ab").json();
+    assert!(beams["prompt"] == "ab" && beams["tokens_per_s"].as_f64().is_some_and(|speed| speed > 0.0), "{beams}");
+}
+
+/// As with `head -c 3`: the reader has read enough.
+#[test]
+#[cfg(unix)]
+fn a_reader_that_goes_away_ends_the_text() {
+    let place = barely_trained();
+    let mut command = place.command("generate r --prompt ab --max-tokens 100000000");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0; 3]).unwrap();
+    let done = Done::of(child.wait_with_output().unwrap());
+    assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{done:?}");
+}
+
 #[test]
 fn beams_go_through_all_prompts() {
     let place = barely_trained();
@@ -131,7 +163,7 @@ fn ctrl_c_prints_what_is_there() {
     let place = barely_trained();
     let out = place.path("out.txt");
     let mut command = place.command("generate r --prompt ab --samples 9 --texts 3 --max-tokens 100000000");
-    let mut child = command.stdout(File::create(&out).unwrap()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut child = command.stdout(File::create(&out).unwrap()).stderr(Stdio::null()).spawn().unwrap();
     while fs::metadata(&out).unwrap().len() < 100 {
         assert_eq!(child.try_wait().unwrap(), None, "it ends before it has written anything");
         std::thread::sleep(Duration::from_millis(1));
