@@ -4,11 +4,13 @@ use super::super::failure::Failure;
 use super::request::Request;
 use super::words::quoted;
 use crate::checkpoint::{Best, CheckpointError, Reason};
+use crate::config::Experiment;
 use crate::config::experiment::Validation;
 use crate::runs::figure::is_share;
 use crate::terminal::{figure, percent};
 use crate::train::files::folder::file;
-use crate::train::run::{Outcome, Run};
+use crate::train::files::state::RunState;
+use crate::train::run::{Outcome, Run, is_done, stopped_early};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +42,7 @@ impl Trained {
 /// # Errors
 /// As [`Run::run`]; standard output could not be written to.
 pub fn train(run: &mut Run, request: &Request, resumed: bool) -> Result<Trained, Failure> {
-    if let Some(why) = nothing_to_do(run) {
+    if let Some(why) = nothing_to_do(run.experiment, &run.state) {
         run.reporter.info(&format!("nothing to do: {why}"));
         return Ok(Trained::of(run, None));
     }
@@ -63,7 +65,7 @@ pub fn train(run: &mut Run, request: &Request, resumed: bool) -> Result<Trained,
             run.reporter.info(&format!("done: {step} step{s}{best}; the run is in `{place}`"));
         }
         Outcome::EarlyStopped => {
-            let (after, best) = (after(run), best(run));
+            let (after, best) = (after(&run.state), best(run));
             run.reporter.info(&format!("stopped early after {after}{best}; the run is in `{place}`"));
         }
         Outcome::MaxSteps => {
@@ -107,20 +109,21 @@ fn best(run: &Run) -> String {
 }
 
 /// Why a run that is to go on has ended already, and what to do about it.
-pub fn nothing_to_do(run: &Run) -> Option<String> {
-    let length = run.experiment.train.length();
-    if run.is_done() {
+pub fn nothing_to_do(experiment: &Experiment, state: &RunState) -> Option<String> {
+    let length = experiment.train.length();
+    if is_done(experiment, state) {
         return Some(format!("all {length} are done; raise `{}` to go on", length.key()));
     }
-    run.stopped_early()
-        .then(|| format!("the run stopped early after {}; raise `train.early_stopping.patience` to go on", after(run)))
+    let after = after(state);
+    stopped_early(experiment, state)
+        .then(|| format!("the run stopped early after {after}; raise `train.early_stopping.patience` to go on"))
 }
 
 /// Where a run has ended, in words.
-fn after(run: &Run) -> String {
-    match run.state.batch {
-        0 => format!("epoch {}", run.state.epoch),
-        _ => format!("step {}", run.state.step),
+fn after(state: &RunState) -> String {
+    match state.batch {
+        0 => format!("epoch {}", state.epoch),
+        _ => format!("step {}", state.step),
     }
 }
 

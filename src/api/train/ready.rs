@@ -8,9 +8,10 @@ use super::announce::announce;
 use super::best::settle_best;
 use super::data::{balance_classes, load_samples};
 use super::folder::{self, go_back, in_folder, new_folder, report_lock, with_note, write_config};
+use super::outcome::nothing_to_do;
 use super::past::Past;
 use super::ranks::{Others, spread};
-use super::request::{Asked, Request};
+use super::request::{Asked, Request, Resume};
 use super::resumed;
 use crate::backend::Backend;
 use crate::checkpoint::Meta;
@@ -63,7 +64,7 @@ pub struct Ready<'a> {
 /// # Errors
 /// All that is wrong with what is asked for, or is not there; `work` fails.
 pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Result<T, Failure>) -> Result<T, Failure> {
-    let reporter = Reporter::new(request.verbosity);
+    let reporter = Reporter::new(request.verbosity).of_member(request.member);
     let reporter = if request.plot { reporter.with_curves() } else { reporter };
     request.expect_valid()?;
     let mut begun = begin(request, &reporter)?;
@@ -140,6 +141,10 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
     // Before anything of the run is changed.
     expect_place(&state, batches(experiment, samples.train.len()))?;
+    let idle = from.is_some() && past.is_none() && nothing_to_do(experiment, &state).is_some();
+    // What a process that was killed has left is finished all the same, where the run was to end here.
+    let asked = |(_, meta): &(PathBuf, Meta)| meta.config != effective || names_checkpoint(request);
+    let untouched = idle && from.as_ref().is_some_and(asked);
     let texts = Texts::new(experiment, &samples.spec, &session, backend)?;
     if !request.quiet {
         say_notes(backend);
@@ -163,20 +168,23 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     if let Some(past) = &past {
         past.copy(&folder, &state)?;
     }
-    if from.is_some() {
+    if from.is_some() && !untouched {
         go_back(&folder, &state, experiment, &reporter)?;
     }
     let config_file = with_note(&effective, samples.note.as_deref());
     // First: a folder with metrics is known as one of a run, also where the start breaks off here.
-    let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
+    let metrics = match untouched {
+        true => MetricsFile::untouched(&folder.file(file::METRICS))?,
+        false => MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?,
+    };
     if from.is_none() {
         write_config(&folder, &config_file)?;
     }
     // With the same configuration the run comes to the same best again, if it goes on as far as it has in that folder before.
-    if past.is_some() || from.as_ref().is_some_and(|(_, meta)| meta.config != effective) {
+    if past.is_some() || !untouched && from.as_ref().is_some_and(|(_, meta)| meta.config != effective) {
         settle_best(&folder, &mut state, experiment.checkpoint.monitor(), &reporter)?;
     }
-    let events = match experiment.log.tensorboard {
+    let events = match experiment.log.tensorboard && !idle {
         true => {
             let mut events = EventFile::create(&folder.file(file::TENSORBOARD), state.step)?;
             begin_events(&mut events, state.step, &effective, experiment, &session.programs)?;
@@ -184,7 +192,10 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         }
         false => None,
     };
-    let metrics = metrics.with(&folder.file(file::CSV), &figures(&loaded, &session.programs.asked), events)?;
+    let metrics = match untouched {
+        true => metrics,
+        false => metrics.with(&folder.file(file::CSV), &figures(&loaded, &session.programs.asked), events)?,
+    };
     let lost = metrics.lost().map(String::from);
     let mut run = Run {
         experiment,
@@ -216,6 +227,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         None => {
             [&samples.note, &precision_note].into_iter().flatten().try_for_each(|note| note_down(&mut run, note))?
         }
+        Some(_) if untouched => {}
         Some((path, meta)) => {
             if let Some(lost) = &lost {
                 run.reporter.warn(&format!("{lost}; the run goes on"));
@@ -237,6 +249,11 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         }
     }
     work(Ready { run, programs: &programs, others: others.as_ref(), resumed: from.is_some() })
+}
+
+/// Whether the run is to go on from a checkpoint that is named.
+const fn names_checkpoint(request: &Request) -> bool {
+    matches!(request.run, Asked::Resume(Resume { checkpoint: Some(_), .. }))
 }
 
 /// A run is one training.

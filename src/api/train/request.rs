@@ -66,6 +66,8 @@ pub struct Request {
     pub quiet: bool,
     /// Draw the losses in the terminal.
     pub plot: bool,
+    /// Which of several trainings it is, as `seed` and its number from 1, for the lines that other programs read.
+    pub member: Option<(&'static str, usize)>,
     /// Gets the messages; `None`: they go to the terminal.
     pub listener: Option<Listener>,
     /// By what the loop is asked to stop.
@@ -89,6 +91,7 @@ impl Request {
             verbosity: Verbosity::Heard,
             quiet: false,
             plot: false,
+            member: None,
             listener: Some(Arc::new(|_| ())),
             interrupt: never,
         }

@@ -14,7 +14,7 @@ use crate::config::language::keys;
 use crate::config::language::sections::Source;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Loaded, UNSET_OPTION};
-use crate::train::files::folder::{Folder, Replaces};
+use crate::train::files::folder::{Folder, Replaces, is_run};
 use crate::train::files::resume::{Change, Effect, changes};
 use crate::train::files::state::{Extra, Started};
 use crate::train::run::report::Reporter;
@@ -167,7 +167,10 @@ fn newest(folder: &Folder, reporter: &Reporter) -> Result<(PathBuf, Meta), Failu
     let found = newest.found.with_context(|| {
         let place = folder.path.display();
         let help = match Members::without_file(&folder.path) {
-            None => "start anew with --force".to_owned(),
+            None => {
+                let force = if is_run(&folder.path) { " --force" } else { "" };
+                format!("begin a run there with its configuration: `runner train CONFIG --out {place}{force}`")
+            }
             Some(members) => format!(
                 "there are {}, and `{}`, which says how many there are to be, is lost: write it, as `{}`",
                 members.counted(),

@@ -134,7 +134,8 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
             if !args.quiet && !args.output.json {
                 say(&format!("{one} {number} of {all}"));
             }
-            let request = of_member(args, (&top, &path, &name), (all, own(number)), sets, begun)?;
+            let mut request = of_member(args, (&top, &path, &name), (all, own(number)), sets, begun)?;
+            request.member = Some((one, number));
             let before = place.first(&path);
             let ended = start(&request);
             if ended.is_ok() || place.first(&path) != before {
@@ -326,5 +327,5 @@ fn as_json(figures: &[Column], one: &str, folder: &Path) -> Value {
         let [mean, deviation] = column.summary().map_or([None; 2], |both| both.map(Some));
         (column.name.clone(), json!({ format!("{one}s"): column.values, "mean": mean, "deviation": deviation }))
     };
-    json!({ "folder": folder.display().to_string(), "figures": figures.iter().map(of).collect::<Map<String, Value>>() })
+    json!({ "kind": format!("{one}s"), "folder": folder.display().to_string(), "figures": figures.iter().map(of).collect::<Map<String, Value>>() })
 }

@@ -84,6 +84,7 @@ fn request(args: &TrainArgs, run: Asked, team: Team) -> Request {
         verbosity: verbosity(args),
         quiet: args.quiet,
         plot: args.plot,
+        member: None,
         listener: None,
         interrupt: interrupt(args),
     }

@@ -57,6 +57,25 @@ impl MetricsFile {
         Ok(MetricsFile { path: path.to_path_buf(), file: BufWriter::new(file), bytes, lost, csv: None, events: None })
     }
 
+    /// Opens the file of a run that has nothing to do, and changes nothing of it.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn untouched(path: &Path) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        options.create(true).append(true);
+        never_elsewhere(&mut options);
+        let file = options.open(path).with_context(|| format!("cannot write `{}`", path.display()))?;
+        Ok(MetricsFile {
+            path: path.to_path_buf(),
+            file: BufWriter::new(file),
+            bytes: 0,
+            lost: None,
+            csv: None,
+            events: None,
+        })
+    }
+
     /// What is missing of the lines that the run had written.
     pub fn lost(&self) -> Option<&str> {
         self.lost.as_deref()

@@ -50,6 +50,8 @@ use std::time::Instant;
 use texts::Texts;
 use waiting::Waiting;
 
+pub use watched::stopped_early;
+
 /// Updates between two moments at which ranks whose devices run behind look at their losses.
 const SETTLED_EVERY: u64 = 16;
 
@@ -152,6 +154,24 @@ impl Clock {
     }
 }
 
+fn at_end(experiment: &Experiment, state: &RunState) -> bool {
+    match experiment.train.length() {
+        Length::Epochs(epochs) => state.epoch >= epochs,
+        Length::Steps(steps) => state.step >= steps,
+    }
+}
+
+/// Whether a whole run is done, with the evaluation at its end.
+pub fn is_done(experiment: &Experiment, state: &RunState) -> bool {
+    match experiment.train.length() {
+        Length::Epochs(_) => at_end(experiment, state),
+        // It may have had more steps before, and then ends where it is.
+        Length::Steps(steps) => {
+            at_end(experiment, state) && (state.step > steps || state.extra.evaluated == state.step)
+        }
+    }
+}
+
 impl Run<'_> {
     /// Trains until the end, or until `interrupt` is set; the state is saved whenever the run ends well.
     ///
@@ -208,21 +228,12 @@ impl Run<'_> {
 
     /// Whether the last update of the whole run has been made.
     fn at_end(&self) -> bool {
-        match self.experiment.train.length() {
-            Length::Epochs(epochs) => self.state.epoch >= epochs,
-            Length::Steps(steps) => self.state.step >= steps,
-        }
+        at_end(self.experiment, &self.state)
     }
 
     /// Whether the whole run is done, with the evaluation at its end.
-    pub fn is_done(&self) -> bool {
-        match self.experiment.train.length() {
-            Length::Epochs(_) => self.at_end(),
-            // It may have had more steps before, and then ends where it is.
-            Length::Steps(steps) => {
-                self.at_end() && (self.state.step > steps || self.state.extra.evaluated == self.state.step)
-            }
-        }
+    fn is_done(&self) -> bool {
+        is_done(self.experiment, &self.state)
     }
 
     /// The parts of the run, from which its remaining time is estimated.

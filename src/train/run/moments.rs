@@ -236,7 +236,7 @@ impl Run<'_> {
         if self.state.best.is_none() && monitored.is_some_and(f64::is_finite) {
             self.save(&[self.folder.file(file::BEST)])?;
         }
-        self.write_row(RowOf::Epoch, samples, Measured { train, val }, false)?;
+        self.write_row(RowOf::Evaluation, samples, Measured { train, val }, false)?;
         self.report_loading(self.state.extra.epoch_seconds);
         self.metrics.flush()?;
         Ok(Outcome::MaxSteps)

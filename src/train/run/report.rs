@@ -51,6 +51,8 @@ pub struct Reporter {
     reported: [usize; 2],
     /// What has been warned of once.
     warned: Vec<String>,
+    /// Which of several trainings this is, as `seed` and its number.
+    member: Option<(&'static str, usize)>,
     /// Curves, if they are to be drawn.
     live: Option<Live>,
     /// The monitored figure of the last evaluation, in words.
@@ -88,6 +90,7 @@ impl Reporter {
             output_error: None,
             reported: [0; 2],
             warned: Vec::new(),
+            member: None,
             live: None,
             watched: None,
         }
@@ -96,6 +99,11 @@ impl Reporter {
     /// The same, with curves of the losses: below the table where lines can be drawn over, else when all is done.
     pub fn with_curves(self) -> Self {
         Reporter { live: Some(Live::default()), ..self }
+    }
+
+    /// The same, whose lines for other programs say which of several trainings they are of.
+    pub fn of_member(self, member: Option<(&'static str, usize)>) -> Self {
+        Reporter { member, ..self }
     }
 
     /// Draws the curves at the end of a run, if they are not on the screen yet.
@@ -265,7 +273,11 @@ impl Reporter {
             live.take(line);
         }
         if matches!(self.verbosity, Verbosity::Json | Verbosity::Heard) {
-            self.print_line(|| terminal::print_json(line));
+            let mut line = line.clone();
+            if let Some((one, number)) = self.member {
+                line[one] = number.into();
+            }
+            self.print_line(|| terminal::print_json(&line));
         }
     }
 

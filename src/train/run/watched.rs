@@ -2,9 +2,10 @@
 
 use super::Run;
 use crate::checkpoint::Best;
+use crate::config::Experiment;
 use crate::config::language::sections::{EarlyStopping, Monitor};
 use crate::graph::op::Figure;
-use crate::train::files::state::Extra;
+use crate::train::files::state::{Extra, RunState};
 use crate::train::setup::figures::Figures;
 
 impl Run<'_> {
@@ -70,13 +71,13 @@ impl Run<'_> {
             format!("{at}: `{}` no longer improves: the learning rate is {rate} from here on", rule.monitor.name())
         })
     }
+}
 
-    /// Whether early stopping has ended the run already.
-    pub fn stopped_early(&self) -> bool {
-        let (early, extra) = (self.experiment.train.early_stopping.as_ref(), &self.state.extra);
-        let at_evaluation = self.state.batch == 0 || extra.evaluated == self.state.step;
-        at_evaluation && early.is_some_and(|e| extra.early_waited >= e.patience)
-    }
+/// Whether early stopping has ended a run already.
+pub fn stopped_early(experiment: &Experiment, state: &RunState) -> bool {
+    let (early, extra) = (experiment.train.early_stopping.as_ref(), &state.extra);
+    let at_evaluation = state.batch == 0 || extra.evaluated == state.step;
+    at_evaluation && early.is_some_and(|e| extra.early_waited >= e.patience)
 }
 
 /// Takes the figure of a validation into what early stopping knows; whether its patience is at its end.

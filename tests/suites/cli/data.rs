@@ -71,6 +71,7 @@ fn digits_in_place_of_missing_data_are_noted_everywhere() {
     place.write("c.toml", config(Path::new("nowhere"), &more));
     let done = place.ok("train c.toml --out r --quiet");
     assert!(done.err.contains("warning: ") && done.err.contains("bundled digits"), "{}", done.err);
+    assert!(done.err.contains("asked for. Reason: mnist:"), "{}", done.err);
     assert!(done.err.contains("resized from 8×8 to 28×28") && done.err.contains("download failed"), "{}", done.err);
     assert!(place.read("r/config.toml").starts_with("# the data asked for is not there"));
     // The reason has many lines, and the file is a configuration all the same.

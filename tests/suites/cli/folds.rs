@@ -95,7 +95,15 @@ fn predictions_are_the_mean_of_all_folds() {
 fn probabilities_are_the_mean_of_all_folds() {
     let place = place(TOWN);
     let stdout = place.ok("train c.toml --out r --json").out;
-    let report: serde_json::Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    let lines: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (report, of_folds) = lines.split_last().unwrap();
+    assert_eq!(report["kind"], "folds");
+    // Each line says of which fold it is, and those of the files have no need to.
+    let mut folds: Vec<u64> = of_folds.iter().map(|line| line["fold"].as_u64().unwrap()).collect();
+    folds.dedup();
+    assert_eq!(folds, [1, 2, 3]);
+    assert!(of_folds.iter().all(|line| line["kind"].is_string()), "{stdout}");
+    assert!(place.metrics("r/fold-2").iter().all(|line| line["fold"].is_null()));
     let accuracy = &report["figures"]["val_accuracy"];
     assert_eq!(accuracy["folds"].as_array().unwrap().len(), 3, "{report}");
     assert!(accuracy["mean"].is_number() && accuracy["deviation"].is_number(), "{report}");

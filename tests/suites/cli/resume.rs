@@ -14,7 +14,7 @@ fn more_steps_after_max_steps() {
     let place = Place::with(&config("epochs = 3", ""));
     place.ok("train c.toml --quiet --out whole");
     place.ok("train c.toml --quiet --out r --set train.max_steps=4");
-    assert_eq!(place.metrics("r").last().unwrap()["kind"], "epoch", "the part of an epoch is evaluated");
+    assert_eq!(place.metrics("r").last().unwrap()["kind"], "eval", "the part of an epoch is evaluated");
     // In the middle of an epoch, at its end, in the next one; the same place twice.
     for steps in [4, 10, 10, 13] {
         place.ok(&format!("train c.toml --quiet --out r --resume --set train.max_steps={steps}"));
@@ -96,6 +96,40 @@ fn a_finished_run_takes_more_epochs() {
     assert!(done.err.contains("nothing to do: all 2 epochs are done"), "{}", done.err);
     place.ok("train c.toml --quiet --out r --resume --set train.epochs=3");
     assert_same_runs((&place, "whole"), (&place, "r"));
+}
+
+/// With fewer epochs than are done, or from an earlier checkpoint, nothing of the run changes that is not trained.
+#[test]
+fn a_run_with_nothing_to_do_stays_as_it_is() {
+    let place = Place::with(&config("epochs = 3", "tensorboard = true\n[checkpoint]\nevery_steps = 5\nkeep = 9"));
+    place.ok("train c.toml --quiet --out r");
+    // With times, as a file that is written anew has another one; the lock says which process used the folder last.
+    let files = || {
+        let mut all: Vec<_> = ["r", "r/tensorboard"]
+            .iter()
+            .flat_map(|folder| std::fs::read_dir(place.path(folder)).unwrap())
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file() && !path.ends_with(".lock"))
+            .map(|path| (std::fs::read(&path).unwrap(), path.metadata().unwrap().modified().unwrap(), path))
+            .collect();
+        all.sort_by(|a, b| a.2.cmp(&b.2));
+        all
+    };
+    let before = files();
+    for args in [
+        "--resume r --set train.epochs=1",
+        "--resume r --set train.epochs=3 --set log.every_steps=7",
+        "--resume r/step-15.safetensors --set train.epochs=1",
+        "--resume r/step-15.safetensors --set train.epochs=1 --set checkpoint.monitor=val_loss",
+    ] {
+        let done = place.ok(&format!("train {args}"));
+        assert!(done.err.contains("nothing to do: all "), "{args}: {}", done.err);
+        assert!(files() == before, "{args}: {}", done.err);
+    }
+    place.ok("verify r");
+    let tensorboard = std::fs::read_dir(place.path("r/tensorboard")).unwrap().count();
+    place.ok("train --resume r --quiet");
+    assert_eq!(std::fs::read_dir(place.path("r/tensorboard")).unwrap().count(), tensorboard);
 }
 
 /// Sines of positions are in no checkpoint, and are there all the same.

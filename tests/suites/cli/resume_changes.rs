@@ -48,10 +48,20 @@ fn without_a_whole_checkpoint_there_is_nothing_to_resume() {
     }
     let metrics = place.read("r/metrics.jsonl");
     let err = place.fails("train c.toml --out r --resume", 1);
-    assert!(err.contains("no whole checkpoint") && err.contains("--force"), "{err}");
+    assert!(err.contains("no whole checkpoint"), "{err}");
+    // What it advises works, here and where nothing is in the folder.
+    assert!(
+        err.contains("help: begin a run there with its configuration: `runner train CONFIG --out r --force`"),
+        "{err}"
+    );
+    fs::create_dir(place.path("empty")).unwrap();
+    let err = place.fails("train --resume empty", 1);
+    assert!(err.contains("`runner train CONFIG --out empty`"), "{err}");
+    place.ok("train c.toml --quiet --out empty");
     assert_eq!(place.read("r/metrics.jsonl"), metrics, "nothing is lost");
     assert!(place.fails("train c.toml --out nowhere --resume", 1).contains("nowhere"));
     assert!(place.fails("train c.toml --resume", 1).contains("runs/c"));
+    place.ok("train c.toml --quiet --out r --force");
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl<'a> Follower<'a> {
 /// # Errors
 /// As [`Run::run`].
 pub fn follow(run: &mut Run, interrupt: &AtomicBool) -> Result<()> {
-    match nothing_to_do(run) {
+    match nothing_to_do(run.experiment, &run.state) {
         Some(_) => Ok(()),
         None => run.run(interrupt).map(drop),
     }?;

@@ -209,6 +209,9 @@ fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32, built_in: bool
         };
         return Ok(Some(Found { rank, ranks, transport }));
     }
+    if mpi != Some(true) {
+        expect_both(read)?;
+    }
     if mpi == Some(true) && !started {
         return Err(Failure::Usage(format!(
             "`{TRANSPORT}` is `mpi`, and this process was started by nothing that starts processes of MPI\n\
@@ -216,6 +219,21 @@ fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32, built_in: bool
         )));
     }
     Ok(None)
+}
+
+/// Refuses half of what says which rank this is, where nothing else does: the ranks that are missing would be waited for, or all would train alone.
+fn expect_both(read: &dyn Fn(&str) -> Option<String>) -> Result<(), Failure> {
+    let [torchrun, ..] = &LAUNCHERS;
+    let (there, missing, value) = match (number(read, torchrun.rank)?, number(read, torchrun.ranks)?) {
+        (None, Some(ranks)) if ranks != 1 => (torchrun.ranks, torchrun.rank, ranks),
+        (Some(rank), None) => (torchrun.rank, torchrun.ranks, rank),
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(format!(
+        "`{there}` is {value}, and `{missing}` is not set\nhelp: set both, `{}` to the number of this rank, from 0, and `{}` to how many there are; \
+         to train alone, unset `{there}`",
+        torchrun.rank, torchrun.ranks
+    )))
 }
 
 impl Launcher {
@@ -434,7 +452,7 @@ mod tests {
         for variables in [
             &[][..],
             &[("RANK", "0"), ("WORLD_SIZE", "1")],
-            &[("RANK", "0")],
+            &[("WORLD_SIZE", "1")],
             // In a batch script, before `srun`.
             &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), ("SLURM_JOB_ID", "5")],
             &[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")],
@@ -449,6 +467,8 @@ mod tests {
             (&[("RANK", "8"), ("WORLD_SIZE", "8")][..], "`RANK` is 8, and there are 8 ranks, from 0 to 7"),
             (&[("RANK", "first"), ("WORLD_SIZE", "8")], "`RANK` is `first`"),
             (&[("RANK", "1"), ("WORLD_SIZE", "2")], "set `MASTER_ADDR`"),
+            (&[("WORLD_SIZE", "2"), ("MASTER_ADDR", "a")], "`WORLD_SIZE` is 2, and `RANK` is not set"),
+            (&[("RANK", "0")], "`RANK` is 0, and `WORLD_SIZE` is not set"),
             (&[("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "x")], "`MASTER_PORT` is `x`"),
             (
                 &[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "2")],
