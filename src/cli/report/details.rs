@@ -67,6 +67,19 @@ pub fn loaded(run: &Run, overrides: &Overrides) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
+/// Refuses a device that the command line asks for and that is not there. Where the run's own is not there, the report does without what it is needed for.
+///
+/// # Errors
+/// It is not there.
+pub fn expect_device(run: &Run, args: &ReportArgs) -> Result<(), Failure> {
+    let sets = args.overrides.sets();
+    let asked = sets.iter().filter_map(|set| set.split_once('=')).any(|(key, _)| key.trim() == "device");
+    match loaded(run, &args.overrides) {
+        Ok(loaded) if asked => Ok(select(&Wanted::of(&loaded.experiment, args.threads)).map(drop)?),
+        _ => Ok(()),
+    }
+}
+
 /// What the run's checkpoint says of it.
 fn meta(run: &Run) -> Option<Meta> {
     run.checkpoint().and_then(|path| checkpoint::peek(&path).ok())

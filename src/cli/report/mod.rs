@@ -110,6 +110,9 @@ fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, Outpu
     let runs = runs::read(&args.runs, Wanted::All)?;
     let out = place(args, &runs)?;
     expect_apart(&out, "--out", args.output.json)?;
+    if let Some(first) = runs.first() {
+        details::expect_device(first, args)?;
+    }
     // A run that cannot be explained is refused before anything else takes time.
     let explained = |run: &Run| args.explain.then(|| explanation::explanation(run, args)).transpose();
     let explanations = runs.iter().map(explained).collect::<Result<Vec<_>, Failure>>()?;

@@ -8,11 +8,12 @@ pub mod plot;
 use super::args::RunsArgs;
 use crate::api::failure::Failure;
 use crate::runs::choose::{best, keep, sort};
+use crate::runs::datum::{Datum, datum, is_figure};
 use crate::runs::figure::is_share;
 use crate::runs::find::{RUNS, below, named};
 use crate::runs::lines::{Wanted, number};
 use crate::runs::{Run, State};
-use crate::terminal::{Stream, duration, figure, human_bytes, one_line, percent, say, width};
+use crate::terminal::{Stream, duration, figure, human_bytes, one_line, percent, say, shows_output, width};
 use crate::train::files::folder::file;
 use grid::Grid;
 use serde_json::{Map, Value, json};
@@ -73,7 +74,7 @@ pub(super) fn run(args: &RunsArgs) -> Result<ExitCode, Failure> {
         let nothing = if all == 0 { "there are no runs" } else { "no run meets the conditions" };
         super::print(&format!("{nothing} below `{}`", root.display()))?;
     } else {
-        super::print(&as_text(&runs))?;
+        super::print(&as_text(&runs, args.sort.as_deref()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -136,7 +137,31 @@ fn own_figure(run: &Run) -> Option<&str> {
     monitored.into_iter().chain(["val_accuracy", "val_rmse"]).find(|name| line.contains_key(*name))
 }
 
-fn as_text(runs: &[Run]) -> String {
+/// The column of the table that shows what a key of `--sort` stands for, if it has one in any case.
+fn column_of(key: &str) -> &str {
+    match key {
+        "name" => "run",
+        "seconds" => "time",
+        key => key,
+    }
+}
+
+/// What a run has under a key, as tables show it.
+fn shown(run: &Run, key: &str) -> String {
+    match datum(run, key) {
+        None => "-".into(),
+        Some(Datum::Text(text)) => text,
+        Some(Datum::Number(_)) if key == "modified" => {
+            let age = run.modified.and_then(|time| time.elapsed().ok()).unwrap_or_default();
+            format!("{} ago", duration(age.as_secs_f64()))
+        }
+        Some(Datum::Number(value)) if is_figure(run, key) => formatted(key.strip_prefix("best.").unwrap_or(key), value),
+        Some(Datum::Number(value)) => value.to_string(),
+    }
+}
+
+/// The table. It has a column for the key that it is sorted by, and on a terminal no more than there is room for.
+fn as_text(runs: &[Run], sort: Option<&str>) -> String {
     // The last of what most runs have; more is in the JSON.
     let last: Vec<&str> = ["train_loss", "val_loss"]
         .into_iter()
@@ -150,8 +175,12 @@ fn as_text(runs: &[Run]) -> String {
         [one] => Some(one),
         _ => Some("figure"),
     };
-    let head = ["run", "state", "epochs", "best"].into_iter().chain(last.iter().copied()).chain(own);
-    let mut grid = Grid::new(head.chain(["time", "size"]).map(str::to_owned).collect(), 2);
+    let mut head: Vec<&str> = ["run", "state", "epochs", "best"].into_iter().chain(last.iter().copied()).collect();
+    head.extend(own.into_iter().chain(["time", "size"]));
+    let sort = sort.map(column_of);
+    let more = sort.filter(|key| !head.contains(key));
+    head.extend(more);
+    let mut grid = Grid::new(head.into_iter().map(str::to_owned).collect(), 2);
     grid.left(3);
     for run in runs {
         let figure =
@@ -164,10 +193,15 @@ fn as_text(runs: &[Run]) -> String {
             None => "-".into(),
         }));
         cells.extend([duration(run.seconds), human_bytes(usize::try_from(run.bytes).unwrap_or(usize::MAX))]);
+        cells.extend(more.map(|key| shown(run, key)));
         grid.row(cells);
     }
-    // What is left out is in the JSON.
-    grid.narrow(width(Stream::Out), &["train_loss", "size", "val_loss", own.unwrap_or_default(), "time"]);
+    if shows_output() {
+        // What is left out is in the JSON.
+        let mut spare = vec!["train_loss", "size", "val_loss", own.unwrap_or_default(), "time"];
+        spare.retain(|name| Some(*name) != sort);
+        grid.narrow(width(Stream::Out), &spare);
+    }
     let mut text = grid.text();
     for run in runs.iter().filter(|run| run.state == State::Failed) {
         let why = run.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default().to_owned();

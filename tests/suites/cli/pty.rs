@@ -202,7 +202,10 @@ fn a_list_of_runs_fits_the_terminal() {
     };
     assert_eq!(head(140), "run state epochs best train_loss val_loss val_accuracy time size");
     assert_eq!(head(80), "run state epochs best time");
-    assert!(place.ok("runs").out.lines().all(|line| line.chars().count() <= 80), "in a pipe");
+    let (_, sorted) = on_terminal(place.command("runs --sort size"), 80, &[]);
+    assert!(lines(&sorted)[0].ends_with("size"), "{sorted}");
+    let piped = place.ok("runs").out;
+    assert_eq!(piped.lines().next().unwrap().split_whitespace().count(), 9, "in a pipe: {piped}");
 }
 
 /// Operations of equal layers share a row on a terminal, which fits it; with `--all`, as in a pipe, each has its own.

@@ -65,6 +65,34 @@ fn runs_are_listed_chosen_and_sorted() {
     assert_eq!(place.ok("runs --filter epochs>5").out, "no run meets the conditions below `runs`\n");
 }
 
+/// Away from a terminal all columns are there, however long a path is; what the list is sorted by has one anywhere.
+#[test]
+fn the_list_has_the_columns_that_are_asked_for() {
+    let place = runs();
+    let long = format!("runs/{}/{}", "a".repeat(90), "b".repeat(90));
+    std::fs::create_dir_all(place.path(&long)).unwrap();
+    for file in ["config.toml", "metrics.jsonl"] {
+        std::fs::copy(place.path(&format!("runs/net/2/{file}")), place.path(&format!("{long}/{file}"))).unwrap();
+    }
+    let all = "run state epochs best train_loss val_loss val_accuracy time size";
+    for (key, head, cell) in [
+        ("", String::new(), "61.0"),
+        ("val_loss", String::new(), "0.25"),
+        ("seconds", String::new(), "2m 02s"),
+        ("best.val_loss", " best.val_loss".into(), "0.25000"),
+        ("lr", " lr".into(), "0.1"),
+        ("optimizer.type", " optimizer.type".into(), "sgd"),
+        ("modified", " modified".into(), " ago"),
+    ] {
+        let sort = if key.is_empty() { String::new() } else { format!("--sort {key}") };
+        let done = place.ok(&format!("runs runs {sort}"));
+        let lines: Vec<&str> = done.out.lines().collect();
+        assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>().join(" "), format!("{all}{head}"), "{sort}");
+        let row = lines.iter().find(|line| line.contains("runs/net/2")).unwrap();
+        assert!(key.is_empty() || row.contains(cell), "{sort}: {row}");
+    }
+}
+
 #[test]
 fn folders_without_runs_and_broken_lines_are_reported() {
     let place = runs();
