@@ -227,6 +227,17 @@ fn checkpoints(folder: &Path) -> Vec<String> {
     names
 }
 
+/// Refuses the name of a folder to write to that is, or lies below, something else.
+///
+/// # Errors
+/// It is.
+pub fn expect_folder(path: &Path) -> Result<(), Failure> {
+    match path.ancestors().find(|path| path.exists()).filter(|there| !there.is_dir()) {
+        Some(file) => Err(refuse(format!("`{}` is no folder\nhelp: choose another with --out", file.display()))),
+        None => Ok(()),
+    }
+}
+
 fn refuse(text: String) -> Failure {
     Failure::Usage(text)
 }

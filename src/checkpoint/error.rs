@@ -56,6 +56,11 @@ impl CheckpointError {
     pub(super) fn new(path: &Path, reason: impl Into<Reason>) -> Self {
         CheckpointError { path: path.to_owned(), reason: reason.into() }
     }
+
+    /// Whether the file is not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(&self.reason, Reason::Io(e) if files::names_nothing(e))
+    }
 }
 
 impl From<io::Error> for Reason {

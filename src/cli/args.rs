@@ -96,7 +96,7 @@ pub enum Command {
     /// Write a model for other programs: its weights (.safetensors, .pth), all of it (.onnx), or its tokenizer (.json)
     Export(ExportArgs),
     /// Print the JSON Schema of the configuration language, for editors
-    Schema,
+    Schema(OutputArgs),
     /// Download data sets, and look at samples
     #[command(subcommand)]
     Data(DataCommand),

@@ -5,7 +5,7 @@ use crate::checkpoint::{CheckpointError, Reason};
 use crate::config;
 use crate::config::text::diagnostics::{render, to_json};
 use crate::terminal::{self, Stream, masked, say, say_styled};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// Wrong usage or configuration.
@@ -29,22 +29,23 @@ impl Failure {
     pub fn report(&self, json: bool) -> ExitCode {
         let text = match self {
             Failure::Config { sources, diagnostics } => {
-                if json {
-                    print_error(&json!({ "errors": to_json(sources, diagnostics) }));
-                } else {
+                let errors = || diagnostics.iter().filter(|d| d.severity == config::Severity::Error);
+                // The configuration is right.
+                let missing = errors().all(|error| error.missing);
+                if !(json && printed(&json!({ "errors": to_json(sources, diagnostics) }))) {
                     say_styled(render(sources, diagnostics, terminal::color(Stream::Err)).trim_end());
-                    let n = diagnostics.iter().filter(|d| d.severity == config::Severity::Error).count();
-                    say(&format!("\n{n} error{} in the configuration", if n == 1 { "" } else { "s" }));
+                    let n = errors().count();
+                    if !missing {
+                        say(&format!("\n{n} error{} in the configuration", if n == 1 { "" } else { "s" }));
+                    }
                 }
-                return ExitCode::from(WRONG);
+                return if missing { ExitCode::FAILURE } else { ExitCode::from(WRONG) };
             }
             Failure::Usage(text) => text.clone(),
             Failure::Device(e) => e.to_string(),
             Failure::Other(e) => format!("{e:#}"),
         };
-        if json {
-            print_error(&json!({ "errors": [{ "severity": "error", "message": masked(&text) }] }));
-        } else {
+        if !(json && printed(&as_json(&[masked(&text)]))) {
             say(&format!("error: {text}"));
         }
         match self {
@@ -60,11 +61,9 @@ impl Failure {
 pub fn refuse(error: clap::Error, json: bool) -> ExitCode {
     let mistake = error.use_stderr();
     let text = error.render();
-    if mistake && json {
-        let text = text.to_string();
-        let message = text.trim_end().strip_prefix("error: ").unwrap_or(&text);
-        print_error(&json!({ "errors": [{ "severity": "error", "message": message }] }));
-    } else {
+    let plain = text.to_string();
+    let message = plain.trim_end().strip_prefix("error: ").unwrap_or(&plain);
+    if !(mistake && json && printed(&as_json(&[message.to_owned()]))) {
         let stream = if mistake { Stream::Err } else { Stream::Out };
         let text = if terminal::color(stream) { text.ansi().to_string() } else { text.to_string() };
         if mistake {
@@ -77,9 +76,13 @@ pub fn refuse(error: clap::Error, json: bool) -> ExitCode {
     if mistake { ExitCode::from(WRONG) } else { ExitCode::SUCCESS }
 }
 
-/// Prints errors as JSON, or, where standard output takes nothing, says them on standard error.
-fn print_error(errors: &serde_json::Value) {
-    if super::print_json(errors).is_err() {
-        say(&format!("error: {errors}"));
-    }
+/// Errors as a JSON object.
+pub(super) fn as_json(messages: &[String]) -> Value {
+    let error = |message| json!({ "severity": "error", "message": message });
+    json!({ "errors": messages.iter().map(error).collect::<Vec<_>>() })
+}
+
+/// Prints errors as JSON; false where standard output takes nothing.
+fn printed(errors: &Value) -> bool {
+    super::print_json(errors).is_ok()
 }

@@ -3,7 +3,7 @@
 use super::args::{Cli, ManArgs};
 use super::completions::script;
 use crate::api::failure::Failure;
-use crate::api::what::output;
+use crate::api::what::{expect_folder, output};
 use crate::files::durable;
 use anyhow::{Context, Result};
 use clap::{Arg, Command, CommandFactory};
@@ -23,6 +23,7 @@ const SCRIPTS: [(Shell, &str); 3] = [
 
 /// Writes the pages and the scripts into a folder, below which they lie as below `/usr/share`.
 pub(super) fn run(args: &ManArgs) -> Result<ExitCode, Failure> {
+    expect_folder(&args.out)?;
     let mut files: Vec<(PathBuf, Vec<u8>)> = Vec::new();
     // With it built, a command below knows its whole name.
     let mut command = Cli::command().disable_help_subcommand(true);

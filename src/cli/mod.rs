@@ -118,7 +118,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Verify(a) => verify::run(&a),
         Command::Man(a) => man::run(&a),
         Command::Export(a) => export::run(&a),
-        Command::Schema => completions::schema(),
+        Command::Schema(_) => completions::schema(),
         Command::Data(DataCommand::Fetch { source, root, mirrors, output }) => {
             data::fetch(&source, root.as_deref(), &mirrors, output)
         }
@@ -163,7 +163,8 @@ fn wants_json(command: &Command) -> bool {
         Command::Data(DataCommand::Fetch { output, .. }) => output.json,
         Command::Data(DataCommand::Show(a)) => a.output.json,
         Command::Data(DataCommand::Tokenize(a)) => a.output.json,
-        Command::Schema | Command::Completions { .. } => false,
+        Command::Schema(a) => a.json,
+        Command::Completions { .. } => false,
     }
 }
 

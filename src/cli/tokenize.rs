@@ -2,7 +2,7 @@
 
 use super::args::TokenizeArgs;
 use crate::api::failure::Failure;
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_folder, expect_no_input, output};
 use crate::data::text::{Choice, Texts, Tokenizing};
 use crate::files::output::Output;
 use crate::terminal::{Bar, human_bytes, say, thousands};
@@ -35,6 +35,7 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         let message = format!("`--validation-split {part}`: a part of the text, between 0 and 1, is held out");
         return Err(Failure::Usage(message));
     }
+    expect_folder(&args.out)?;
     expect_no_files(args, &choice)?;
     let mut bar = None;
     let end = args.end_of_text.as_deref();

@@ -89,6 +89,7 @@ pub use values::Values;
 pub use wrong_columns::{WrongColumn, WrongColumns};
 pub use wrong_file::WrongFile;
 
+use crate::files;
 use anyhow::{Context, Result};
 use known::Known;
 use progress::Event;
@@ -289,7 +290,7 @@ fn obtained(source: &Source, missing: &Missing, progress: &mut dyn FnMut(Event))
     let mut data = digits::resized_like(&describe(source)?)
         .with_context(|| format!("no fallback, either, after this failure: {reason:#}"))?;
     let why = format!("{reason:#}");
-    data.note = data.note.map(|note| format!("{note} Reason: {why}"));
+    data.note = data.note.map(|note| format!("{note}. Reason: {why}"));
     Ok(data)
 }
 
@@ -304,6 +305,14 @@ pub struct MissingFiles {
     pub folders: Vec<PathBuf>,
     /// The command that brings them.
     pub fetch: String,
+}
+
+/// Whether an error is that files of a set are not there.
+pub fn is_missing(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<WrongFile>() {
+        Some(wrong) => is_missing(&wrong.error),
+        None => error.is::<MissingFiles>() || files::is_missing(error),
+    }
 }
 
 impl fmt::Display for MissingFiles {

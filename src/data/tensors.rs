@@ -21,7 +21,7 @@ use crate::files;
 use crate::files::kind::{Kind, kind};
 use crate::graph::op::TargetRange;
 use crate::graph::{DType, Shape};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::fs::File;
@@ -226,9 +226,8 @@ impl TensorFile {
     /// Reads the header; `what` says what the file is for.
     fn open(path: &Path, what: &str) -> Result<Self> {
         let name = path.display().to_string();
-        let files::Opened { file, size, .. } = files::open(path)
-            .map_err(|e| anyhow!("{}", e.problem))
-            .with_context(|| format!("cannot open {name}, {what}"))?;
+        let files::Opened { file, size, .. } =
+            files::open(path).map_err(|e| e.problem).with_context(|| format!("cannot open {name}, {what}"))?;
         let memory = files::machine_memory();
         ensure!(size <= memory, "{name} holds {size} bytes, and this machine's whole memory is {memory} bytes");
         let mut file = BufReader::with_capacity(1 << 18, file);

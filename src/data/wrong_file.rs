@@ -7,7 +7,7 @@ use std::fmt;
 pub struct WrongFile {
     /// The key that names it.
     pub key: &'static str,
-    error: anyhow::Error,
+    pub(super) error: anyhow::Error,
 }
 
 impl WrongFile {

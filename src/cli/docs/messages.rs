@@ -17,11 +17,11 @@ const EXIT_CODES: [(&str, &str); 5] = [
     ),
     (
         "1",
-        "Something failed on the way: files, network, a loss that is not finite. A checkpoint, a run to go on with, weights or data are not there.",
+        "Something failed on the way: files, network, a loss that is not finite. A checkpoint, a run to go on with, weights or data are not there, also the source for `init` or `import`, and nothing else is wrong.",
     ),
     (
         "2",
-        "The command line, a variable of the environment or the configuration is wrong, the folder of a new run holds another, or another process is at work there. The file of the configuration, the source for `init`, or the run for `verify`, `report`, `runs`, `compare` or `plot` is not there.",
+        "The command line, a variable of the environment or the configuration is wrong, the folder of a new run holds another or is a file, or another process is at work there. The file of the configuration, or the run for `verify`, `report`, `runs`, `compare` or `plot` is not there.",
     ),
     ("3", "The device is not there, or has not enough memory."),
     (

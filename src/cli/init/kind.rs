@@ -7,6 +7,7 @@ use crate::data::table::{is_table, is_table_name};
 use crate::files::durable::folder_of;
 use crate::files::kind::{Kind, kind};
 use crate::runs::folder::is_run;
+use anyhow::anyhow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -33,7 +34,7 @@ const SHOWN: usize = 4;
 /// Nothing is there, or nothing that a configuration could be written for: what it is instead.
 pub fn look(path: &Path, target: bool) -> Result<Source, Failure> {
     let shown = path.display();
-    let Ok(metadata) = fs::metadata(path) else { return Err(Failure::Usage(nothing(path))) };
+    let Ok(metadata) = fs::metadata(path) else { return Err(Failure::Other(anyhow!(nothing(path)))) };
     if metadata.is_dir() {
         return folder(path);
     }

@@ -48,6 +48,12 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let data = &seen.data;
     let table = Rows::of(data, experiment)?;
     let names::Given { files, problems } = names::files(&args.files, table.is_some(), std::io::stdin())?;
+    if table.as_ref().is_some_and(Rows::are_gone_on_with) && !files.iter().any(|file| is_tensors(file)) {
+        return Err(Failure::Usage(
+            "the model is a language model: there is nothing to predict\nhelp: `runner generate` goes on with a text"
+                .into(),
+        ));
+    }
     let own = model.files();
     if let Some(out) = &out {
         expect_no_input(out, own.iter().chain(&files).map(PathBuf::as_path))?;
@@ -92,15 +98,15 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         let options = generate::Options { threads, held, ..options };
         let mut generator = Generator::new(&model, &options)?;
         generator.notes(options.texts).for_each(|note| say(&format!("note: {note}")));
-        problems.iter().for_each(|problem| say(&format!("error: {problem}")));
         let mut failed = problems.len();
         let mut fill = |sink: &mut Sink| {
+            problems.iter().for_each(|problem| sink.failed(problem));
             for (file, texts) in texts.by_ref() {
                 match texts.and_then(|texts| answers::answer(&mut generator, file, &texts, sink)) {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => {
-                        say(&format!("error: {error:#}"));
+                        sink.failed(&format!("{error:#}"));
                         failed += 1;
                     }
                 }
@@ -158,19 +164,19 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         table: table.as_ref(),
         unseen: Unseen::default(),
     };
-    problems.iter().for_each(|problem| say(&format!("error: {problem}")));
     let images = Images { seen: &seen, invert: args.invert };
     let with_sample = table.is_some() || files.iter().any(|file| is_tensors(file));
     let mut fill = |sink: &mut Sink| {
+        problems.iter().for_each(|problem| sink.failed(problem));
         batches.all(&files, &images, sink)?;
+        if let Some(words) = batches.not_finite.in_words() {
+            sink.failed(&words);
+        }
         Ok(files.len() + problems.len() - batches.failed)
     };
     results(out.as_ref(), (form, &meaning, with_sample), kept, &mut fill)?;
     batches.unseen.untaken_in_words().iter().for_each(|words| say(&format!("note: {words}")));
     batches.unseen.in_words().iter().for_each(|words| say(&format!("warning: {words}")));
-    if let Some(words) = batches.not_finite.in_words() {
-        say(&format!("error: {words}"));
-    }
     let ended = ended(batches.failed, files.len() + problems.len(), files.len() > 1);
     Ok(if batches.not_finite.samples > 0 { ExitCode::FAILURE } else { ended })
 }
@@ -350,7 +356,10 @@ impl Batches<'_> {
                         let given = Given { failure: &|_| None, sentences: sentences.as_deref() };
                         self.split(&samples, &of, &given, &others, sink)?
                     }
-                    Err(e) => self.fail(&format!("{e:#}"), true),
+                    Err(e) => {
+                        self.fail(&format!("{e:#}"), sink);
+                        true
+                    }
                 },
                 files => match images.store(files) {
                     Ok(store) => {
@@ -363,7 +372,10 @@ impl Batches<'_> {
                         let others = others.collect::<Result<Vec<_>>>()?;
                         self.split(&split, &of, &given, &others, sink)?
                     }
-                    Err(e) => files.iter().fold(true, |go_on, _| self.fail(&format!("{e:#}"), go_on)),
+                    Err(e) => {
+                        files.iter().for_each(|_| self.fail(&format!("{e:#}"), sink));
+                        true
+                    }
                 },
             };
             if !go_on {
@@ -373,11 +385,10 @@ impl Batches<'_> {
         Ok(())
     }
 
-    fn fail(&mut self, why: &str, go_on: bool) -> bool {
+    fn fail(&mut self, why: &str, sink: &mut Sink) {
         // The other files are still processed; the exit code shows that one failed.
-        say(&format!("error: {why}"));
+        sink.failed(why);
         self.failed += 1;
-        go_on
     }
 
     /// Hands on what the model says of all samples of a split, each of which is `of` a file, or failed, together with what `others` say of them;
@@ -408,7 +419,7 @@ impl Batches<'_> {
                 for (row, sample) in rows.zip(batch.samples()) {
                     let sample = *sample as usize;
                     match (given.failure)(sample) {
-                        Some(why) => _ = self.fail(&why, true),
+                        Some(why) => self.fail(&why, sink),
                         None => {
                             let others = others.iter().map(|all| &all[sample * row.len()..][..row.len()]);
                             let mean = match others.len() {

@@ -48,7 +48,11 @@ pub fn files(words: &[PathBuf], rows: bool, input: impl Read) -> Result<Given, F
                 return Err(Failure::Other(anyhow::anyhow!(message)));
             }
             // Names are taken as they are: one with a `*` in it is no pattern.
-            names(&text).for_each(|name| given.add(&name, false, rows));
+            let mut names = names(&text).peekable();
+            if names.peek().is_none() {
+                given.problems.push("standard input has no names of files".to_owned());
+            }
+            names.for_each(|name| given.add(&name, false, rows));
         }
     }
     Ok(given)
@@ -128,6 +132,7 @@ mod tests {
         assert_eq!(found(&["[ab].png", "d/**/*.webp", "star*.png"], b"").0, "a.png b.png d/below/x.webp star*.png");
         assert_eq!(found(&["empty", "*.bmp", "a.png"], b""), ("a.png".into(), 2));
         assert_eq!(found(&["-", "a.png", "-"], b"x y.png\r\n\nq*.png").0, "x y.png q*.png a.png");
+        assert_eq!(found(&["-", "a.png"], b"\r\n\n"), ("a.png".into(), 1));
         let rows = files(&["-".into(), at("a.png")], true, &b"x\n"[..]).unwrap().files;
         assert_eq!(rows, [PathBuf::from("-"), at("a.png")]);
         let folder = files(&[at("d")], true, &b""[..]).unwrap();

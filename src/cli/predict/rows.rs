@@ -4,7 +4,7 @@ use super::names::is_standard_input;
 use crate::config::Experiment;
 use crate::config::language::sections::OnError;
 use crate::data::table::{RowsAs, Sheet, TableCodec, Unseen, input_sheet, open_sheet, read_input, read_rows};
-use crate::data::text::{Placed, TextCodec, as_samples, read_given, read_sentences};
+use crate::data::text::{Placed, Samples, TextCodec, as_samples, read_given, read_sentences};
 use crate::data::{DataSpec, Split};
 use crate::terminal::{counted, say};
 use crate::train::setup::input::table_codec;
@@ -37,6 +37,11 @@ impl Rows {
                 Ok(table_codec(data, experiment).map(|codec| Rows::Table(Box::new(codec), skips)))
             }
         }
+    }
+
+    /// Whether the texts are those of a language model, which has nothing to say of one.
+    pub fn are_gone_on_with(&self) -> bool {
+        matches!(self, Rows::Texts(codec) if matches!(codec.samples, Samples::Windows { .. }))
     }
 
     /// How texts become samples, if the model answers them.

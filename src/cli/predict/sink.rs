@@ -5,8 +5,9 @@ use super::keep::Keep;
 use super::rows::Rows;
 use crate::api::answer::{Answer, Meaning, Of};
 use crate::api::cells::csv;
+use crate::cli::failure::as_json;
 use crate::data::table::{ColumnValue, ColumnWriter};
-use crate::terminal;
+use crate::terminal::{self, masked, say};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -22,6 +23,8 @@ pub struct Sink<'a> {
     /// What is to be written.
     text: String,
     list: Vec<Value>,
+    /// Why there are no answers, for JSON.
+    errors: Vec<String>,
     columns: Option<ColumnWriter>,
     begun: bool,
     keep: Option<Keep<'a>>,
@@ -38,6 +41,7 @@ impl<'a> Sink<'a> {
             file,
             text: String::new(),
             list: Vec::new(),
+            errors: Vec::new(),
             columns: None,
             begun: false,
             keep: None,
@@ -114,6 +118,14 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
+    /// Reports why there is no answer.
+    pub fn failed(&mut self, why: &str) {
+        say(&format!("error: {why}"));
+        if self.form == Form::Json {
+            self.errors.push(masked(why));
+        }
+    }
+
     /// Writes what has been taken so far; false if no reader is left.
     ///
     /// # Errors
@@ -145,7 +157,10 @@ impl<'a> Sink<'a> {
         if let Some(mut file) = self.file {
             listens(file.flush()).context("cannot write the results")?;
         } else if self.form == Form::Json {
-            printed(terminal::print_json(&Value::Array(self.list)))?;
+            // Where nothing was done, the errors are all that there is to say.
+            let nothing = self.list.is_empty() && !self.errors.is_empty();
+            let json = if nothing { as_json(&self.errors) } else { Value::Array(self.list) };
+            printed(terminal::print_json(&json))?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use super::{report, train};
 use crate::api::failure::{Failure, warn};
 use crate::api::model::training_device;
 use crate::api::train::in_folder;
+use crate::api::what::expect_folder;
 use crate::backend::Backend;
 use crate::files::durable;
 use crate::files::host_memory::host_memory;
@@ -47,6 +48,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let described = backend.describe();
     drop(backend);
     let folder = args.out.clone().unwrap_or_else(|| Path::new("runs").join(&read.base.experiment.name).join("sweep"));
+    expect_folder(&folder)?;
     let _lock = prepare(&folder, args.force)?;
     let record = record(&folder, &read, &checked, args.retry)?;
     let mut trials = Vec::with_capacity(checked.len());

@@ -212,7 +212,7 @@ fn not_known(experiment: &Experiment, (span, name): &(Span, String), why: Diagno
     let is_tokens = name == COUNTED[1];
     let what = if is_tokens { "tokens" } else { "classes" };
     let mut error = Diagnostic::error(format!("the number of {what} is not known, and `${name}` asks for it"));
-    error = error.at(*span, "what the data says").note(why.message);
+    error = error.at(*span, "what the data says").note(why.message).missing(why.missing);
     if let Some(place) = why.labels.first() {
         error = error.context(place.span, place.text.clone());
     }

@@ -158,6 +158,8 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// The name by which a warning can be silenced.
     pub lint: Option<Lint>,
+    /// The text is right, and a file of data or weights that it names is not there.
+    pub missing: bool,
 }
 
 impl Diagnostic {
@@ -170,6 +172,7 @@ impl Diagnostic {
             notes: Vec::new(),
             help: None,
             lint: None,
+            missing: false,
         }
     }
 
@@ -199,6 +202,12 @@ impl Diagnostic {
     /// Says what to do.
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help = Some(text.into());
+        self
+    }
+
+    /// Says whether all that is wrong is that a file of data or weights is not there.
+    pub fn missing(mut self, missing: bool) -> Self {
+        self.missing = missing;
         self
     }
 

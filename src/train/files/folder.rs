@@ -56,6 +56,8 @@ pub enum Taken {
     Run(PathBuf),
     /// It holds a file or folder of this path, whose name is that of a file of a run, and no run.
     File(PathBuf),
+    /// It is this, or lies below it, which is no folder.
+    NoFolder(PathBuf),
 }
 
 impl std::fmt::Display for Taken {
@@ -72,6 +74,9 @@ impl std::fmt::Display for Taken {
                 "`{}` is there, and a run in this folder would write to that name\nhelp: choose another folder with --out, or move it",
                 file.display()
             ),
+            Taken::NoFolder(file) => {
+                write!(f, "`{}` is no folder, and a run is one\nhelp: choose another with --out", file.display())
+            }
         }
     }
 }
@@ -113,6 +118,9 @@ impl Folder {
     }
 
     fn expect_free(&self, replaces: Replaces) -> Result<()> {
+        if let Some(there) = self.path.ancestors().find(|path| path.exists()).filter(|there| !there.is_dir()) {
+            return Err(Taken::NoFolder(there.to_owned()).into());
+        }
         let taken = match (self.holds_run()?, replaces) {
             (true, Replaces::Nothing) => Some(Taken::Run(self.path.clone())),
             (true, Replaces::Run | Replaces::Runs) | (false, Replaces::Runs) => None,

@@ -51,7 +51,8 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
         None => error,
     };
     let unreadable = |e: checkpoint::CheckpointError| {
-        let error = Diagnostic::error(format!("cannot take the weights in `{}`: {}", path.display(), e.reason));
+        let error = Diagnostic::error(format!("cannot take the weights in `{}`: {}", path.display(), e.reason))
+            .missing(e.is_missing());
         let best = path.join(file::BEST);
         let error = match best.is_file() {
             true => error.help(format!("it is a run's: its best weights are in `{}`", best.display())),

@@ -291,6 +291,7 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
                 _ => wrong_file(experiment, &e).or(paths.first().map(|(key, _)| *key)).unwrap_or("path"),
             };
             at(experiment, format!("{e:#}"), &format!("data.{key}"), "the data is described here")
+                .missing(data::is_missing(&e))
         }),
     })
 }
@@ -310,7 +311,10 @@ pub fn placed(experiment: &Experiment, error: anyhow::Error) -> Result<Diagnosti
         return Ok(placed);
     }
     match wrong_file(experiment, &error) {
-        Some(key) => Ok(at(experiment, format!("{error:#}"), &format!("data.{key}"), "the data is described here")),
+        Some(key) => {
+            let placed = at(experiment, format!("{error:#}"), &format!("data.{key}"), "the data is described here");
+            Ok(placed.missing(data::is_missing(&error)))
+        }
         None => Err(error),
     }
 }

@@ -61,10 +61,10 @@ fn messages_have_the_short_form() {
     let place = with_tensors();
     place.ok("train c.toml --quiet --out r");
     let folder = place.path("").canonicalize().unwrap().display().to_string();
-    let err = place.fails("train c.toml --out s --set model.weights=nowhere.pt", 2);
+    let err = place.fails("train c.toml --out s --set model.weights=nowhere.pt", 1);
     assert!(err.contains("nowhere.pt") && !err.contains(&folder), "{err}");
     fs::remove_file(place.path("t.safetensors")).unwrap();
-    let err = place.fails("eval r/best.safetensors", 2);
+    let err = place.fails("eval r/best.safetensors", 1);
     assert!(err.contains("open t.safetensors"), "{err}");
     let err = place.run_in("my", "eval ../r/best.safetensors").err;
     assert!(err.contains("open ../t.safetensors"), "{err}");

@@ -53,6 +53,81 @@ fn a_device_that_is_not_there_exits_with_3() {
     place.fails("train c.toml --set device=\"cuda:1\"", 3);
     place.fails("bench matmul --device cuda", 3);
     assert!(!place.path("runs").exists());
+    place.ok("train c.toml --quiet --out r");
+    for command in ["eval", "report"] {
+        assert!(place.fails(&format!("{command} r --device cuda"), 3).contains("--device cpu"), "{command}");
+    }
+    place.fails("report r --set device=cuda", 3);
+    assert!(!place.path("r/report.html").exists());
+}
+
+/// Data and weights that are not there are no mistake of the command line or of the configuration, unless there is one besides.
+#[test]
+fn what_is_not_there_exits_with_1() {
+    let place = Place::with(&plain());
+    let rest = "[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 2 }]\n[loss]\ntype = \"cross_entropy\"\n\
+                [optimizer]\ntype = \"adam\"\n[train]\nepochs = 1\n";
+    for (name, data) in [
+        ("csv", "path = \"none.csv\"\ntarget = \"y\"\nclasses = [\"a\", \"b\"]"),
+        ("csv", "path = \"none-*.csv\"\ntarget = \"y\"\nclasses = [\"a\", \"b\"]"),
+        ("parquet", "path = \"none.parquet\"\ntarget = \"y\"\nclasses = [\"a\", \"b\"]"),
+        ("tensors", "path = \"none.safetensors\""),
+        (
+            "image_folder",
+            "root = \"none\"\nclasses = [\"a\", \"b\"]\ntransforms = [{ type = \"resize\", size = 8 }, { type = \"center_crop\", size = 8 }]",
+        ),
+        (
+            "image_list",
+            "path = \"none.csv\"\nclasses = [\"a\", \"b\"]\ntransforms = [{ type = \"resize\", size = 8 }, { type = \"center_crop\", size = 8 }]",
+        ),
+        ("mnist", "root = \"none\"\ndownload = false"),
+        ("text", "path = \"none.txt\"\ntokenizer = \"bytes\"\ncontext = 8"),
+        ("text", "path = \"none.txt\"\ntokenizer = \"characters\"\ncontext = 8"),
+        ("tokens", "path = \"none.bin\"\nvocab_size = 2\ncontext = 8"),
+        ("text_classes", "path = \"none.csv\"\ntokenizer = \"bytes\"\nmax_length = 8"),
+        ("text_tags", "path = \"none.jsonl\"\ntokenizer = \"bytes\"\nmax_length = 8"),
+        ("text_pairs", "path = \"none.jsonl\"\ntokenizer = \"bytes\"\nmax_length = 8\ntemplate = \"{text}{answer}\""),
+    ] {
+        let rest = match name {
+            "text" | "tokens" | "text_pairs" => rest
+                .replace("\"flatten\"", "{ type = \"embedding\", num_embeddings = 256, embedding_dim = 4 }")
+                .replace("out_features = 2", "out_features = 256"),
+            "mnist" => rest.replace("out_features = 2", "out_features = 10"),
+            _ => rest.to_owned(),
+        };
+        place.write("d.toml", format!("device = \"cpu\"\n[data]\nsource = \"{name}\"\n{data}\n{rest}"));
+        let said = place.fails("train d.toml --out x", 1);
+        assert!(said.contains("none") && !said.contains("in the configuration"), "{name}: {said}");
+        let wrong = place.run("train d.toml --out x --set optimizer.lr=-1 --json");
+        assert_eq!(wrong.code, Some(2), "{name}: {wrong:?}");
+    }
+    for weights in ["none.pth", "none.safetensors"] {
+        assert!(place.fails(&format!("train c.toml --out x --set model.weights={weights}"), 1).contains(weights));
+    }
+    for args in [
+        "import none",
+        "init none",
+        "init none.csv --target y",
+        "train --resume none",
+        "eval none",
+        "data tokenize none.txt --out x",
+    ] {
+        assert!(place.fails(args, 1).contains("none"), "{args}");
+    }
+    assert!(!place.path("x").exists());
+    // A file in the place of a folder to write to is a mistake of the command line.
+    for args in [
+        "train c.toml --out c.toml",
+        "train c.toml --out c.toml/r",
+        "train c.toml --dry-run --out c.toml",
+        "man --out c.toml",
+        "data tokenize c.toml --tokenizer bytes --out c.toml",
+        "train c.toml --set train.seeds=2 --out c.toml",
+        "sweep c.toml --sweep optimizer.lr=1,2 --out c.toml",
+    ] {
+        let said = place.fails(args, 2);
+        assert!(said.contains("`c.toml` is no folder"), "{args}: {said}");
+    }
 }
 
 #[test]
@@ -70,6 +145,26 @@ fn errors_are_json_where_json_was_asked_for() {
         let error = &done.json()["errors"][0];
         assert!(!error["message"].as_str().unwrap().is_empty(), "{error}");
     }
+    // Also where nothing of what was asked for was done.
+    place.ok("train c.toml --quiet --out r");
+    for (files, input, part) in
+        [("none.png", "", "none.png"), ("none.png none-*.png", "", "none-*.png"), ("-", "\n", "standard input")]
+    {
+        place.write("names", input);
+        let mut command = place.command(&format!("predict r {files} --json"));
+        let done = super::support::Done::of(command.stdin(File::open(place.path("names")).unwrap()).output().unwrap());
+        assert_eq!(done.code, Some(1), "{done:?}");
+        let json = done.json();
+        let errors = json["errors"].as_array().unwrap_or_else(|| panic!("{json}"));
+        assert_eq!(errors.len(), files.split(' ').count(), "{json}");
+        assert!(errors.iter().any(|error| error["message"].as_str().unwrap().contains(part)), "{part}: {json}");
+    }
+}
+
+#[test]
+fn the_schema_is_json_in_any_case() {
+    let place = Place::new();
+    assert_eq!(place.ok("schema --json").out, place.ok("schema").out);
 }
 
 /// Who reads no further has read enough.
@@ -119,7 +214,7 @@ fn a_full_standard_output_is_an_error() {
         let output = place.command(args).stdout(full()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args}: {err}");
-        assert!(err.contains("cannot write to standard output"), "{args}: {err}");
+        assert!(err.contains("cannot write to standard output") && !err.contains("\"errors\""), "{args}: {err}");
     }
     // Where it has a name it is called by that.
     for args in ["eval r --predictions -", "export r -", "data show c.toml --out -"] {
@@ -172,8 +267,8 @@ fn files_and_folders_in_each_others_place() {
     let place = Place::with(&plain());
     place.write("file", "mine");
     for out in ["file", "file/run"] {
-        let err = place.fails(&format!("train c.toml --out {out}"), 1);
-        assert!(err.contains("file"), "{err}");
+        let err = place.fails(&format!("train c.toml --out {out}"), 2);
+        assert!(err.contains("`file` is no folder"), "{err}");
     }
     assert_eq!(place.read("file"), "mine");
     for name in ["config.toml", "metrics.jsonl"] {

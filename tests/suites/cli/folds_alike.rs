@@ -78,7 +78,7 @@ fn folds_that_are_to_be_replaced_are_there_until_a_new_one_has_ended() {
     for name in ["folds.json", "config.toml", "fold-1/last.safetensors", "fold-1/metrics.jsonl"] {
         place.write(&format!("r/{name}"), fs::read(place.path(&format!("r/.old/{name}"))).unwrap());
     }
-    place.fails("train c.toml --out r --force --set data.path=nowhere.csv", 2);
+    place.fails("train c.toml --out r --force --set data.path=nowhere.csv", 1);
     assert_eq!(fs::read(place.path("r/fold-3/last.safetensors")).unwrap(), before);
     place.ok("eval r");
 }

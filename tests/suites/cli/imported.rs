@@ -237,7 +237,7 @@ fn classifiers_of_hugging_face_are_imported() {
         assert_eq!(run("predict", &["--json", "new.txt"]).json().as_array().unwrap().len(), 2);
         assert!(run("check", &["--json"]).json()["parameters"].as_u64().is_some_and(|parameters| parameters > 0));
         let missing = run("train", &[]);
-        assert!(missing.code == Some(2) && missing.err.contains("cannot read `texts.csv`"), "{missing:?}");
+        assert!(missing.code == Some(1) && missing.err.contains("cannot read `texts.csv`"), "{missing:?}");
     }
 }
 

@@ -66,7 +66,7 @@ fn mistakes_about_a_table_say_what_there_is() {
         error.contains("`prise`") && error.contains("did you mean `price`?") && error.contains("`rooms`"),
         "{error}"
     );
-    let error = place.fails("init house.csv --target price", 2);
+    let error = place.fails("init house.csv --target price", 1);
     assert!(
         error.contains("no file and no folder `house.csv`") && error.contains("did you mean `houses.csv`?"),
         "{error}"

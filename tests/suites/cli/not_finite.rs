@@ -261,6 +261,8 @@ fn what_is_not_finite_is_no_prediction() {
     }
     weights(f32::NAN);
     let done = place.run("predict c.toml t.safetensors --json");
-    assert_eq!((done.code, done.json()), (Some(1), serde_json::json!([])));
-    assert!(done.err.contains("4 samples is not finite (the first is `t.safetensors, sample 0`)"), "{}", done.err);
+    let reason = "4 samples is not finite (the first is `t.safetensors, sample 0`)";
+    let json = done.json();
+    assert!(json["errors"][0]["message"].as_str().is_some_and(|message| message.contains(reason)), "{json}");
+    assert!(done.code == Some(1) && done.err.contains(reason), "{}", done.err);
 }

@@ -13,7 +13,11 @@ fn place(val_samples: usize, train: &str) -> Place {
 
 /// What is said of a sweep that is refused, which leaves nothing behind.
 fn refused(place: &Place, args: &str) -> String {
-    let said = place.fails(&format!("sweep c.toml --out s {args}"), 2);
+    refused_with(2, place, args)
+}
+
+fn refused_with(code: i32, place: &Place, args: &str) -> String {
+    let said = place.fails(&format!("sweep c.toml --out s {args}"), code);
     assert!(!place.path("s").exists(), "{args}: {said}");
     said
 }
@@ -50,7 +54,7 @@ fn trials_are_compared_by_a_figure_that_they_have() {
 #[test]
 fn what_check_finds_is_found_before_anything_is_trained() {
     let place = place(60, "");
-    let said = refused(&place, "--sweep model.weights=nowhere.safetensors,neither.pth");
+    let said = refused_with(1, &place, "--sweep model.weights=nowhere.safetensors,neither.pth");
     assert!(
         said.contains("nowhere.safetensors") && said.contains("neither.pth") && said.contains("in trial 2"),
         "{said}"
@@ -101,7 +105,7 @@ fn values_of_parameters_may_be_anything_that_a_key_takes() {
     assert_eq!(trials("--sweep seed=[1,2]"), ["1", "2"]);
     assert_eq!(trials("--sweep optimizer.type=sgd,adam"), [r#""sgd""#, r#""adam""#]);
     for (weights, named) in [(r#""../a.pth","../b.pth""#, "../b.pth"), ("../a.pth,../b.pth", "../b.pth")] {
-        let said = place.fails(&format!("sweep c.toml --out w --sweep model.weights={weights}"), 2);
+        let said = place.fails(&format!("sweep c.toml --out w --sweep model.weights={weights}"), 1);
         assert!(said.contains(named) && said.contains("in trial 2"), "{said}");
     }
     for (values, reason) in [

@@ -206,7 +206,7 @@ fn mistakes_in_files_of_tags_are_errors() {
     assert!(refusal("tags=tokens").contains("is the key of the words"));
     assert!(refusal("tag_column=7").contains("line 1 has no tag in column 7: it has 2 columns"));
     assert!(refusal("buckets=[24,12]").contains("must be ascending"));
-    assert!(refusal("path=none.conll").contains("none.conll"));
+    assert!(place.fails("check c.toml --set data.path=none.conll", 1).contains("none.conll"));
     place.write("empty.conll", "\n\n");
     assert!(refusal("path=empty.conll").contains("has no words with tags"));
     let message = place.fails("check c.toml --set loss.type=mse", 2);

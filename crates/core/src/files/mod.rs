@@ -81,8 +81,9 @@ impl fmt::Display for Error {
     }
 }
 
-// No `source`: the message has the reason in full, and would say it twice.
+// No `source`: the messages have the reason in full, and would say it twice.
 impl std::error::Error for Error {}
+impl std::error::Error for Problem {}
 
 impl From<io::Error> for Problem {
     fn from(e: io::Error) -> Self {
@@ -103,11 +104,23 @@ pub fn is_there(path: &Path) -> bool {
         Ok(_) => true,
         // A pattern is no name on Windows.
         Err(e) => {
-            use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
-            let is_pattern = cfg!(windows) && e.kind() == InvalidFilename;
-            !is_pattern && !matches!(e.kind(), NotFound | NotADirectory)
+            let is_pattern = cfg!(windows) && e.kind() == io::ErrorKind::InvalidFilename;
+            !is_pattern && !names_nothing(&e)
         }
     }
+}
+
+/// Whether the system says that there is nothing of a name.
+pub fn names_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether an error is that a file to be read is not there.
+pub fn is_missing(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let problem = cause.downcast_ref().or_else(|| cause.downcast_ref().map(|e: &Error| &e.problem));
+        cause.is::<pattern::Missing>() || matches!(problem, Some(Problem::Io(e)) if names_nothing(e))
+    })
 }
 
 /// Opens a regular file, or a link to one. Never waits, whatever the name stands for.

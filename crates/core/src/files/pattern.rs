@@ -3,6 +3,7 @@
 use super::glob;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Most files that a path may stand for.
@@ -11,6 +12,18 @@ const MAX: usize = 1 << 20;
 const LONGEST: usize = 1 << 14;
 /// Most bytes that the names of all files may have together.
 const MAX_BYTES: usize = 1 << 26;
+
+/// There is no file of a name, or none that a pattern fits.
+#[derive(Debug)]
+pub struct Missing(String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
 
 /// Whether a path has characters by which it may stand for others.
 pub fn is_pattern(path: &Path) -> bool {
@@ -31,21 +44,23 @@ pub fn paths(pattern: &Path) -> Result<Vec<PathBuf>> {
         match called_like(&path)? {
             None => all.push(path),
             Some(found) => {
-                ensure!(!found.is_empty(), "no file is called like `{}`", path.display());
+                let missing = || Missing(format!("no file is called like `{}`", path.display()));
+                ensure!(!found.is_empty(), missing());
                 all.extend(found);
             }
         }
     }
     let missing: Vec<&PathBuf> = all.iter().filter(|path| !super::is_there(path)).collect();
     if let Some(first) = missing.first() {
-        ensure!(all.len() > 1, "`{}` is not there", first.display());
-        bail!(
-            "{} of {} files that `{}` stands for are not there, such as `{}`",
-            missing.len(),
-            all.len(),
-            pattern.display(),
-            first.display()
-        );
+        bail!(Missing(match all.len() {
+            1 => format!("`{}` is not there", first.display()),
+            all => format!(
+                "{} of {all} files that `{}` stands for are not there, such as `{}`",
+                missing.len(),
+                pattern.display(),
+                first.display()
+            ),
+        }));
     }
     // Samples that are there twice would be trained on, and validated on as well.
     let mut seen = HashSet::new();
