@@ -14,6 +14,7 @@ use crate::api::model::{build_run, describe_data, device, load_config, read_weig
 use crate::api::pretrained;
 use crate::api::train::{Team, ranks};
 use crate::backend::{Backend, DeviceError};
+use crate::config::language::values::Device;
 use crate::config::text::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::data::DataSpec;
@@ -37,7 +38,8 @@ const COLUMNS: usize = 40;
 /// Validates a configuration and shows what training it would take.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let mut loaded = load_config(&args.config, &args.overrides.sets())?;
-    let mut backend = device(&loaded.experiment, None)?;
+    let written = (loaded.experiment.device, loaded.experiment.devices.clone());
+    let mut backend = device_or_cpu(&mut loaded, args)?;
     let ranks = match &loaded.experiment.devices {
         None => args.ranks.map(usize::from),
         Some(_) => Some(
@@ -72,6 +74,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         let text = graph(&loaded, &data, backend.as_ref(), passes, name)?;
         show("graph", &text, args.output)?;
     } else if args.print {
+        (loaded.experiment.device, loaded.experiment.devices) = written;
         show("config", &config::print_with_origins(&loaded), args.output)?;
     } else {
         let photos = PhotoPlan::new(experiment, &data, true);
@@ -172,6 +175,24 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The device of a configuration. A file may be for another machine: where it names a device that is not there, the CPU is looked at, with a warning. One that the command line
+/// names has to be there.
+fn device_or_cpu(loaded: &mut Loaded, args: &CheckArgs) -> Result<Box<dyn Backend>, Failure> {
+    let sets = args.overrides.sets();
+    let names = |set: &String| set.split_once('=').is_some_and(|(key, _)| ["device", "devices"].contains(&key.trim()));
+    match device(&loaded.experiment, None) {
+        Err(Failure::Device(error)) if !args.time && !sets.iter().any(names) => {
+            loaded.experiment.device = Device::Cpu;
+            loaded.experiment.devices = None;
+            let message = error.to_string();
+            let message = message.lines().next().unwrap_or_default();
+            say(&format!("warning: {message}: the model is checked for the CPU, and its memory is that of the CPU"));
+            device(&loaded.experiment, None)
+        }
+        other => other,
+    }
 }
 
 /// The columns of a table and what becomes of them, before the layers; of very many the first ones.

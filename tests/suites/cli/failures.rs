@@ -61,6 +61,19 @@ fn a_device_that_is_not_there_exits_with_3() {
     assert!(!place.path("r/report.html").exists());
 }
 
+/// A file may be for another machine: `check` looks at what it can, and says what it did not see.
+#[test]
+fn a_file_for_another_device_is_checked_on_the_cpu() {
+    let text = plain();
+    let place = Place::with(&format!("device = \"cuda:63\"\n{}", text.replace("device = \"cpu\"\n", "")));
+    let checked = place.ok("check c.toml");
+    assert!(checked.err.contains("the model is checked for the CPU"), "{checked:?}");
+    assert!(checked.out.contains("linear"), "{checked:?}");
+    assert!(place.ok("check c.toml --print").out.contains("device = \"cuda:63\""));
+    place.fails("check c.toml --device cuda:63", 3);
+    place.fails("train c.toml", 3);
+}
+
 /// Data and weights that are not there are no mistake of the command line or of the configuration, unless there is one besides.
 #[test]
 fn what_is_not_there_exits_with_1() {
