@@ -20,7 +20,7 @@ const IMPORTS: [(&str, &[&str]); 22] = [
     // Of the graph, what the engine says of losses, figures, activations and optimizers.
     ("config", &["files", "graph", "terminal"]),
     ("plan", &["graph"]),
-    ("collective", &["files", "graph", "shards", "system"]),
+    ("collective", &["failure", "files", "graph", "shards", "system"]),
     ("backend", &["collective", "failure", "files", "graph", "plan", "random", "shards"]),
     ("passes", &["graph", "shards"]),
     ("checkpoint", &["files", "graph"]),

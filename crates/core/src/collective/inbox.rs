@@ -1,9 +1,10 @@
 //! What has arrived at a rank and was not taken yet, and who has failed or left: the same for whatever carries messages.
 
 use super::messages::Message;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ const WAITING: usize = 4;
 
 /// How often a thread that holds a message back checks whether it may come now.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// How the reason begins why a rank has failed that is silent.
+const SILENT: &str = "nothing was heard of it";
 
 /// Why a rank that has said goodbye has failed.
 pub const LEFT: &str = "it has ended before the others";
@@ -46,15 +50,28 @@ pub struct Failed {
     pub why: String,
 }
 
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} has failed: {}", self.rank, self.why)
+    }
+}
+
+impl std::error::Error for Failed {}
+
 impl Failed {
     /// The error of the ranks that wait for it.
     pub fn error(&self) -> anyhow::Error {
-        anyhow!("rank {} has failed: {}", self.rank, self.why)
+        self.clone().into()
     }
 
     /// Of which nothing was heard for so long.
     pub fn silent(rank: usize, silence: Duration) -> Failed {
-        Failed { rank, why: format!("nothing was heard of it for {} s", silence.as_secs().max(1)) }
+        Failed { rank, why: format!("{SILENT} for {} s", silence.as_secs().max(1)) }
+    }
+
+    /// Whether it is [`Failed::silent`]: it cannot report that itself.
+    pub fn is_silent(&self) -> bool {
+        self.why.starts_with(SILENT)
     }
 
     /// As a message for other ranks.

@@ -332,7 +332,8 @@ fn ranks_of_another_job_are_not_let_in() {
             .map(|outcome| format!("{:#}", outcome.unwrap_err()))
             .collect();
         // Without a secret of its own the first one takes any rank, which does not take it.
-        assert!(errors[0].contains("rank 0 has waited 1 s for rank 1") || first.is_none(), "{errors:?}");
+        assert!(errors[0].contains("rank 0 has waited 1 s for rank 1"), "{errors:?}");
+        assert!(errors[0].contains("a process at 127.0.0.1 says that it is rank 1, and does not prove"), "{errors:?}");
         assert!(errors[1].contains("secret"), "{errors:?}");
     }
     let members = joined(vec![of(0, Some("one secret")), of(1, Some("one secret"))], LIMITS);
@@ -369,9 +370,37 @@ fn a_pipe_in_the_place_of_the_file_is_an_error() {
     let short = Limits { join: Duration::from_millis(300), ..LIMITS };
     let message = format!("{:#}", join(&world(1, 2, &file), short, Box::new(|_| ())).unwrap_err());
     assert!(message.contains("is a pipe, not a file"), "{message}");
-    // The first rank puts its own in that place.
-    let members = joined(vec![world(0, 2, &file), world(1, 2, &file)], LIMITS);
-    leave(members.into_iter().map(Result::unwrap).collect());
+    // It stays where it is.
+    let message = format!("{:#}", join(&world(0, 2, &file), short, Box::new(|_| ())).unwrap_err());
+    assert!(message.contains("no rank has written it") && file.exists(), "{message}");
+}
+
+/// A rank that stops at any moment while they meet is the one that all others name.
+#[test]
+fn a_rank_that_stops_while_all_meet_is_named() {
+    let limits = Limits { join: Duration::from_secs(2), silence: Duration::from_secs(1), ..LIMITS };
+    for moment in [0, 1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("at");
+        let worlds: Vec<World> = (0..4).map(|rank| world(rank, 4, &file)).collect();
+        let errors: Vec<String> = std::thread::scope(|scope| {
+            let waits = |rank: usize| {
+                let world = &worlds[rank];
+                scope.spawn(move || format!("{:#}", join(world, limits, Box::new(|_| ())).unwrap_err()))
+            };
+            let others = [waits(0), waits(1), waits(3)];
+            // Before it comes; when it has come to the first one; when it is connected to all.
+            let stopped = super::tcp::stopped(&worlds[2], limits, moment);
+            let errors = others.into_iter().map(|thread| thread.join().unwrap()).collect();
+            drop(stopped);
+            errors
+        });
+        let expected = match moment {
+            0 => ["rank 0 has waited 2 s for rank 2", "rank 2 did not come", "rank 2 did not come"],
+            _ => ["rank 2 has failed: nothing was heard of it for 1 s"; 3],
+        };
+        assert_eq!(errors, expected, "{moment}");
+    }
 }
 
 /// A length beyond that of any message of a rank: no memory is taken for it.

@@ -1,12 +1,12 @@
 //! Connections to a rank that listens. Each is heard by itself, so that one that is slow, or says nothing, delays no other.
 
-use super::handshake::{Hello, Secret, welcome};
+use super::handshake::{Hello, Secret, Unproved, welcome};
 use anyhow::{Context, Result, anyhow};
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time limit for the handshake on a connection.
@@ -25,6 +25,8 @@ pub struct Guests {
     most: usize,
     /// How many are being heard.
     heard: Arc<AtomicUsize>,
+    /// The last that seemed to be a rank and was not let in, in words.
+    refused: Arc<Mutex<Option<String>>>,
     sender: Sender<(TcpStream, Hello)>,
     receiver: Receiver<(TcpStream, Hello)>,
 }
@@ -38,7 +40,15 @@ impl Guests {
         listener.set_nonblocking(true).context("cannot wait for other ranks")?;
         let (sender, receiver) = channel();
         let (secret, heard) = (secret.cloned().map(Arc::new), Arc::default());
-        Ok(Guests { listener, secret, most: MOST + ranks, heard, sender, receiver })
+        Ok(Guests { listener, secret, most: MOST + ranks, heard, refused: Arc::default(), sender, receiver })
+    }
+
+    /// An addition to a message about ranks that are missing: the last process that was not let in, though it said that it is a rank.
+    pub fn refused(&self) -> String {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused
+            .as_ref()
+            .map_or(String::new(), |refused| format!("; {refused} (`RUNNER_SECRET` must be the same for all)"))
     }
 
     /// The next connection after its handshake, if there is one by now. Does not wait.
@@ -61,15 +71,20 @@ impl Guests {
     /// In a thread of its own, which ends in time by itself.
     fn hear(&self, stream: TcpStream) {
         let (secret, sender, heard) = (self.secret.clone(), self.sender.clone(), self.heard.clone());
+        let refused = self.refused.clone();
         let until = Instant::now() + SPEAK;
         heard.fetch_add(1, Ordering::AcqRel);
         let listen = move || {
-            // Whatever else may try ports is passed over.
-            if stream.set_nonblocking(false).is_ok()
-                && let Ok(hello) = welcome(&stream, secret.as_deref(), until)
-            {
+            let welcomed = stream.set_nonblocking(false).map_err(anyhow::Error::from);
+            match welcomed.and_then(|()| welcome(&stream, secret.as_deref(), until)) {
                 // The rank may not listen any more.
-                sender.send((stream, hello)).ok();
+                Ok(hello) => drop(sender.send((stream, hello))),
+                Err(error) if error.is::<Unproved>() => {
+                    let who = stream.peer_addr().map_or("a process".into(), |at| format!("a process at {}", at.ip()));
+                    *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{who} {error}"));
+                }
+                // Whatever else may try ports is passed over.
+                Err(_) => {}
             }
             heard.fetch_sub(1, Ordering::AcqRel);
         };

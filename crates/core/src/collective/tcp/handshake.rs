@@ -8,6 +8,7 @@
 //! A proof is a keyed hash (BLAKE3) over both numbers and over who comes: one that was heard on another connection proves nothing.
 
 use super::frame::{self, Kind};
+use crate::collective::inbox::Failed;
 use crate::system::unguessable;
 use anyhow::{Context, Result, bail, ensure};
 use serde::de::DeserializeOwned;
@@ -87,6 +88,18 @@ struct Challenge {
 #[derive(Debug, Serialize, Deserialize)]
 struct Proof(Option<[u8; 32]>);
 
+/// A process that says that it is this rank, and does not prove that it knows the secret of the job.
+#[derive(Debug)]
+pub struct Unproved(pub usize);
+
+impl fmt::Display for Unproved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "says that it is rank {}, and does not prove that it knows the secret of this job", self.0)
+    }
+}
+
+impl std::error::Error for Unproved {}
+
 /// A connection on which all has to be said until then, however it comes.
 pub struct Timed<'a> {
     stream: &'a TcpStream,
@@ -135,9 +148,14 @@ pub fn say(to: &TcpStream, until: Instant, what: &impl Serialize) -> Result<()> 
 /// Hears what a rank says.
 ///
 /// # Errors
-/// As [`say`]; or it cannot be understood.
+/// As [`say`]; or it cannot be understood; [`Failed`] if it reports a rank that cannot go on.
 pub fn hear<T: DeserializeOwned>(from: &TcpStream, until: Instant) -> Result<T> {
     hear_at_most(from, until, LONG)
+}
+
+/// What the system says of a connection, if that is what went wrong.
+pub fn io_kind(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind)
 }
 
 /// Whether bytes are a frame with one of the words that ranks begin with.
@@ -151,6 +169,10 @@ pub fn is_understood(mut bytes: &[u8]) -> bool {
 
 fn hear_at_most<T: DeserializeOwned>(from: &TcpStream, until: Instant, most: usize) -> Result<T> {
     let (kind, content) = frame::read_short(&mut Timed::new(from, until), most).context("the connection has failed")?;
+    if kind == Kind::Failed {
+        let failed: Failed = serde_json::from_slice(&content).context("its message cannot be read")?;
+        return Err(failed.error());
+    }
     ensure!(kind == Kind::Hello, "its first message is no introduction");
     serde_json::from_slice(&content).context("its message cannot be read")
 }
@@ -173,19 +195,22 @@ pub fn come(stream: &TcpStream, hello: &Hello, secret: Option<&Secret>, until: I
 /// Hears who comes.
 ///
 /// # Errors
-/// The connection has failed, or it is no rank of this job.
+/// The connection has failed, or it is no rank of this job: [`Unproved`] if it says that it is one.
 pub fn welcome(stream: &TcpStream, secret: Option<&Secret>, until: Instant) -> Result<Hello> {
     let hello: Hello = hear_at_most(stream, until, SHORT)?;
     let number = unguessable();
     let proof = secret.map(|secret| secret.proof("is there", &hello, &number).into());
     say(stream, until, &Challenge { number, proof })?;
-    let Proof(proof) = hear_at_most(stream, until, SHORT)?;
-    if let Some(secret) = secret {
-        let known = proof.is_some_and(|proof| secret.proof("comes", &hello, &number) == blake3::Hash::from(proof));
-        if !known {
-            bail!("rank {} does not know the secret of this job", hello.rank);
-        }
-    }
+    let proof = match hear_at_most(stream, until, SHORT) {
+        Ok(Proof(proof)) => proof,
+        // It has seen that the secret of this rank is another.
+        Err(error) if io_kind(&error) == Some(ErrorKind::UnexpectedEof) => bail!(Unproved(hello.rank)),
+        Err(error) => return Err(error),
+    };
+    let is_proved = |secret: &Secret| {
+        proof.is_some_and(|proof| secret.proof("comes", &hello, &number) == blake3::Hash::from(proof))
+    };
+    ensure!(secret.is_none_or(is_proved), Unproved(hello.rank));
     Ok(hello)
 }
 

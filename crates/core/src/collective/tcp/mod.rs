@@ -51,7 +51,7 @@ pub struct World {
 
 /// The connections of a rank that then says nothing.
 #[cfg(test)]
-pub use rendezvous::connect as connections;
+pub use rendezvous::{connect as connections, stopped};
 
 /// Whether these bytes are a valid message of ranks that meet. Any program that connects can send them: fuzzers begin here.
 pub fn is_understood(bytes: &[u8]) -> bool {

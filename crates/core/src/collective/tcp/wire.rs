@@ -84,7 +84,9 @@ impl TcpWire {
             }
             let clone = || stream.try_clone().context("cannot set up a connection");
             let (writer, reader) = (Mutex::new(clone()?), clone()?);
-            peers.push(Some(Peer { writer, stream, reads, heard: AtomicU64::new(0) }));
+            // Its first sign of life may take twice as long: it may still wait for another one, and then says for which.
+            let heard = AtomicU64::new(limits.silence.as_millis().try_into().unwrap_or(u64::MAX));
+            peers.push(Some(Peer { writer, stream, reads, heard }));
             readers.push(Some((reader, incoming)));
         }
         let inbox = Inbox::new(rank, ranks, limits.patience, warn);
