@@ -9,6 +9,7 @@ use super::store::{Rows, Store, Unreadable, as_inner};
 use crate::graph::DType;
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// How many names a message shows of a list.
@@ -48,7 +49,7 @@ impl Classes {
         }
         let by_name: HashMap<&String, usize> = known.iter().enumerate().map(|(number, name)| (name, number)).collect();
         let unknown: Vec<String> = own.iter().filter(|name| !by_name.contains_key(name)).cloned().collect();
-        ensure!(unknown.is_empty(), unknown_classes(&unknown, own, known));
+        ensure!(unknown.is_empty(), UnknownClasses::new(&unknown, own, known));
         let numbers: Numbers = own.iter().filter_map(|name| by_name.get(name).copied()).collect();
         *classes = Classes { number: known.len(), names: self.names.clone(), ..*classes };
         for field in spec.fields.iter_mut().filter(|field| field.is_target()) {
@@ -84,17 +85,38 @@ impl Dataset {
     }
 }
 
-/// The message for classes that a model does not know: which those are, all that the data has, and all that the model knows.
-pub(super) fn unknown_classes(unknown: &[String], own: &[String], known: &[String]) -> String {
-    let (es, them) = if unknown.len() == 1 { ("", "it") } else { ("es", "them") };
-    format!(
-        "the model does not know the class{es} {} of the data: it was trained on {}, and the data has {}; give {them} a name that the \
-         model knows, leave {them} out (`data.classes` names the classes that are read), or train a model anew",
-        listed(unknown),
-        listed(known),
-        listed(own)
-    )
+/// Classes that a model does not know.
+#[derive(Debug)]
+pub struct UnknownClasses {
+    /// Which those are.
+    pub unknown: Vec<String>,
+    /// All that the data has.
+    own: Vec<String>,
+    /// All that the model knows.
+    pub known: Vec<String>,
 }
+
+impl UnknownClasses {
+    pub(super) fn new(unknown: &[String], own: &[String], known: &[String]) -> UnknownClasses {
+        UnknownClasses { unknown: unknown.into(), own: own.into(), known: known.into() }
+    }
+}
+
+impl fmt::Display for UnknownClasses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (es, them) = if self.unknown.len() == 1 { ("", "it") } else { ("es", "them") };
+        write!(
+            f,
+            "the model does not know the class{es} {} of the data: it was trained on {}, and the data has {}; give {them} a name that the \
+             model knows, leave {them} out (`data.classes` names the classes that are read), or train a model anew",
+            listed(&self.unknown),
+            listed(&self.known),
+            listed(&self.own)
+        )
+    }
+}
+
+impl std::error::Error for UnknownClasses {}
 
 /// Names for people: the first few of them.
 pub fn listed(names: &[String]) -> String {

@@ -67,11 +67,11 @@ pub use field::{
 pub use fingerprint::Fingerprint;
 pub use fit::check_tokens;
 pub use footprint::Footprint;
-pub use held::listed;
+pub use held::{UnknownClasses, listed};
 pub use hold_out::HoldOut;
 pub use image_file::{changed_sample, image_bytes, image_claims, image_measures, image_sample, photo_sample};
 pub use image_folder::images_below;
-pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Own, Position};
+pub use loader::{Batch, BatchError, Loader, LoaderOptions, Mix, Mixing, Own, Position};
 pub use mask_file::read_mask;
 pub use memory::Memory;
 pub use named_images::NamedImages;

@@ -26,6 +26,11 @@ impl Unread {
         &self.0
     }
 
+    /// Forgets all but the first `before`.
+    pub fn truncate(&mut self, before: usize) {
+        self.0.truncate(before);
+    }
+
     /// Takes note of those that a batch has met; those that are new. The split has `samples` samples.
     ///
     /// # Errors

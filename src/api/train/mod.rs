@@ -36,6 +36,7 @@ pub fn start(request: &Request) -> Result<Trained, Failure> {
                 None => outcome::train(&mut run, request, resumed),
             }
         })
+        .map_err(|failure| outcome::full_again(failure, request))
     })
 }
 

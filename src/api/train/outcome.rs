@@ -1,7 +1,7 @@
 //! The loop, and the messages at its end.
 
 use super::super::failure::Failure;
-use super::request::Request;
+use super::request::{Asked, Request, Resume};
 use super::words::quoted;
 use crate::checkpoint::{Best, CheckpointError, Reason};
 use crate::config::Experiment;
@@ -10,6 +10,7 @@ use crate::runs::figure::is_share;
 use crate::terminal::{figure, percent};
 use crate::train::files::folder::file;
 use crate::train::files::state::RunState;
+use crate::train::run::unusable::Unusable;
 use crate::train::run::{Outcome, Run, is_done, stopped_early};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -127,21 +128,40 @@ fn after(state: &RunState) -> String {
     }
 }
 
-/// Adds to an error of a disk how to go on.
+/// Adds to an error of a disk, or of samples that an evaluation could not read, how to go on.
 fn with_way_on(error: anyhow::Error, request: &Request, folder: &Path) -> anyhow::Error {
+    if error.is::<Unusable>() {
+        let command = resume_command(request, folder);
+        return anyhow::anyhow!("{error:#}\nhelp: what was trained is saved: mend the data, and go on with: {command}");
+    }
     let saved = [file::LAST, file::BEST].iter().any(|name| folder.join(name).is_file());
-    let full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
     match io_kind(&error) {
         Some(kind) if saved => {
-            let first = if full(kind) { "make room there" } else { "see to that" };
+            let first = if is_full(kind) { "make room there" } else { "see to that" };
             let command = resume_command(request, folder);
             anyhow::anyhow!("{error:#}; what was saved before is whole: {first}, and go on with: {command}")
         }
-        Some(kind) if full(kind) => {
+        Some(kind) if is_full(kind) => {
             anyhow::anyhow!("{error:#}; nothing was saved before: make room there, and train again")
         }
         _ => error,
     }
+}
+
+/// The same for a disk that is full where a run that goes on has not begun its loop.
+pub fn full_again(failure: Failure, request: &Request) -> Failure {
+    match (failure, &request.run) {
+        (Failure::Other(error), Asked::Resume(Resume { folder: Some(folder), .. }))
+            if io_kind(&error).is_some_and(is_full) =>
+        {
+            with_way_on(error, request, folder).into()
+        }
+        (failure, _) => failure,
+    }
+}
+
+fn is_full(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// What the operating system answered, if that is what went wrong.
@@ -161,7 +181,6 @@ fn resume_command(request: &Request, folder: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::Asked;
     use super::*;
 
     fn request(threads: Option<usize>) -> Request {
@@ -185,6 +204,13 @@ mod tests {
             assert!(text.ends_with(&format!("runner train --resume {}", folder.path().display())), "{text}");
         }
         assert_eq!(message(anyhow::anyhow!("the loss is not finite")), "the loss is not finite");
+        // Also where a run that goes on has not come to its loop; once is enough.
+        let resumed = Request::resume(folder.path());
+        let text = full_again(Failure::Other(full().into()), &resumed).in_words();
+        assert!(text.contains("make room there, and go on with: runner train --resume"), "{text}");
+        assert_eq!(full_again(Failure::Other(anyhow::anyhow!("{text}")), &resumed).in_words(), text);
+        let new = full_again(Failure::Other(full().into()), &request(None)).in_words();
+        assert!(!new.contains("make room"), "{new}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod scan;
 
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
-use super::held::{listed, nearest, unknown_classes};
+use super::held::{UnknownClasses, listed, nearest};
 use super::progress::Event;
 use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files;
@@ -160,7 +160,8 @@ impl ImageFolderOptions {
             let with_photos = part.classes.iter().enumerate().filter(|(class, _)| has(*class)).map(|(_, name)| name);
             let mut own: Vec<String> = with_photos.chain(&part.others).cloned().collect();
             own.sort_unstable();
-            bail!("`{}`: {}", part.folder.display(), unknown_classes(&part.others, &own, &part.classes));
+            let unknown = UnknownClasses::new(&part.others, &own, &part.classes);
+            return Err(anyhow::Error::new(unknown).context(format!("`{}`", part.folder.display())));
         }
         Ok(())
     }

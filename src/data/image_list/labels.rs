@@ -1,7 +1,7 @@
 //! From the labels in a list to targets.
 
 use super::super::classes::{in_order, value};
-use super::super::held::unknown_classes;
+use super::super::held::UnknownClasses;
 use super::Kind;
 use super::table::Cell;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -219,7 +219,9 @@ pub fn classes(words: &Words, named: Option<&[String]>, trained: bool) -> Result
         let unknown: Vec<String> = words.list.iter().filter(is_unknown).map(short).collect();
         let own: Vec<String> = words.list.iter().map(short).collect();
         let first = words.list.iter().find(is_unknown).map_or("", |word| &word.place);
-        ensure!(unknown.is_empty(), "{first}: {}", unknown_classes(&unknown, &own, &names));
+        if !unknown.is_empty() {
+            return Err(anyhow::Error::new(UnknownClasses::new(&unknown, &own, &names)).context(first.to_string()));
+        }
     }
     let classes = words.list.iter().map(class).collect::<Result<_>>()?;
     Ok((names, classes))

@@ -15,9 +15,10 @@ pub use order::Own;
 use super::{BatchShape, Split, Transform, Unreadable};
 use crate::backend::HostBuffer;
 use crate::plan::SlotLayout;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fill::Filler;
 use order::Order;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -129,6 +130,7 @@ struct Shared {
     /// Signal to the consumer: a slot became ready, or a worker failed.
     ready: Condvar,
     batches_per_epoch: usize,
+    batches_together: usize,
 }
 
 struct State {
@@ -147,9 +149,27 @@ enum Slot {
     Filling,
     Ready(Batch),
     /// It could not be made, and why. Reported when its turn comes, so that nothing depends on how far ahead the workers are.
-    Failed(String),
+    Failed(BatchError),
     Out,
 }
+
+/// A batch that could not be made.
+#[derive(Debug, Clone)]
+pub struct BatchError {
+    /// Which, as they are configured: shards are parts of one.
+    at: Position,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for BatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (batch, epoch) = (self.at.batch + 1, self.at.epoch + 1);
+        write!(f, "making a batch failed: batch {batch} of epoch {epoch}: {}", self.why)
+    }
+}
+
+impl std::error::Error for BatchError {}
 
 impl Loader {
     /// Starts making the batches of `split` from `start` on. Each of `buffers` is a slot of the ring and is laid out by
@@ -198,6 +218,7 @@ impl Loader {
         let shared = Arc::new(Shared {
             filler,
             batches_per_epoch: order.batches_per_epoch(),
+            batches_together: options.batches_together.max(1),
             state: Mutex::new(State { order, slots, next_fill: 0, next_out: 0, stop: false }),
             free: Condvar::new(),
             ready: Condvar::new(),
@@ -219,7 +240,7 @@ impl Loader {
     /// The next batch, waiting for it if need be; `None` after the last epoch.
     ///
     /// # Errors
-    /// A batch could not be made, or the caller holds all slots.
+    /// A batch could not be made (a [`BatchError`]), or the caller holds all slots.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Batch>> {
         let shared = &*self.shared;
@@ -231,10 +252,9 @@ impl Loader {
                     state.next_out += 1;
                     return Ok(Some(batch));
                 }
-                Slot::Failed(why) => {
-                    let error = anyhow!("making a batch failed: {why}");
-                    state.slots[slot] = Slot::Failed(why);
-                    return Err(error);
+                Slot::Failed(error) => {
+                    state.slots[slot] = Slot::Failed(error.clone());
+                    return Err(error.into());
                 }
                 Slot::Out => bail!("batch slot {slot} has not been given back, so the next batch cannot be made"),
                 other => state.slots[slot] = other,
@@ -327,7 +347,10 @@ impl Shared {
         let mut state = self.lock();
         state.slots[slot] = match failure {
             None => Slot::Ready(batch),
-            Some(text) => Slot::Failed(format!("batch {} of epoch {}: {text}", position.batch + 1, position.epoch + 1)),
+            Some(why) => {
+                let batch = position.batch / self.batches_together;
+                Slot::Failed(BatchError { at: Position { batch, ..position }, why })
+            }
         };
         (state, true)
     }

@@ -3,7 +3,7 @@
 use super::by_sample::{evaluate_by_sample, leave_out_replaced};
 use super::parts::Parts;
 use crate::backend::{Backend, HostBuffer};
-use crate::data::{Batch, Loader, LoaderOptions, Position, Split, Transform, Unread};
+use crate::data::{Batch, BatchError, Loader, LoaderOptions, Position, Split, Transform, Unread};
 use crate::graph::op::Figure;
 use crate::model::Mode;
 use crate::train::setup::figures::Figures;
@@ -48,7 +48,7 @@ pub struct Evaluation {
 /// records those that could not be read.
 ///
 /// # Errors
-/// A batch could not be made, too many samples cannot be read, the loss is not finite for any sample, or the device failed.
+/// Samples cannot be read ([`Unusable`](super::unusable::Unusable)), the loss is not finite for any sample, or the device failed.
 pub fn evaluate(
     session: &mut Session,
     backend: &dyn Backend,
@@ -84,8 +84,17 @@ pub fn evaluate_batches(
     let (mut parts, mut loader) = begin(session, backend, split, options)?;
     let mut scores = Scores::new(&session.programs, split.len());
     let mut outputs = Vec::new();
-    let mut stopped = false;
-    while let Some(mut batch) = loader.next()? {
+    let (mut stopped, mut unusable) = (false, None);
+    loop {
+        let mut batch = match loader.next() {
+            Ok(Some(batch)) => batch,
+            Ok(None) => break,
+            // The other ranks come to know of it at the end of theirs.
+            Err(error) => {
+                unusable = Some(error.downcast::<BatchError>()?.why);
+                break;
+            }
+        };
         stopped = interrupt.load(Ordering::Relaxed);
         if stopped {
             break;
@@ -105,7 +114,7 @@ pub fn evaluate_batches(
         leave_out_replaced(session, &mut batch)?;
         loader.release(batch);
     }
-    if !parts.end(session, stopped, scores.as_mut(), (unread, split.len()))? {
+    if !parts.end(session, stopped, unusable, scores.as_mut(), (unread, split.len()))? {
         return Ok(None);
     }
     let mut not_finite = NotFinite::default();
@@ -214,6 +223,6 @@ fn by_sample(
         loader.release(batch);
     }
     // Samples that cannot be read have been reported.
-    let done = parts.end(session, stopped, None, (&mut Unread::default(), split.len()))?;
+    let done = parts.end(session, stopped, None, None, (&mut Unread::default(), split.len()))?;
     Ok(done.then_some(found))
 }

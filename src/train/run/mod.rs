@@ -20,6 +20,7 @@ pub mod table;
 pub mod texts;
 pub mod timing;
 mod unreadable;
+pub mod unusable;
 pub mod waiting;
 mod watched;
 

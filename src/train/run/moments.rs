@@ -3,6 +3,7 @@
 use super::evaluate::{Evaluation, NOTHING_COUNTS, evaluate_batches};
 use super::mistakes::{Keep, Worst};
 use super::table::Row;
+use super::unusable::Unusable;
 use super::{Clock, Outcome, Run, eval_options};
 use crate::config::language::sections::{EvalEvery, Length};
 use crate::data::Batch;
@@ -198,6 +199,11 @@ impl Run<'_> {
         };
         let found = evaluate_batches(&mut self.session, self.backend, split, &options, interrupt, unread, &mut see);
         reporter.end(matches!(found, Ok(Some(_))).then_some(total));
+        if found.as_ref().is_err_and(|error| error.is::<Unusable>()) {
+            // The run goes on with this evaluation, when the samples can be read. It knows nothing of them then.
+            self.state.extra.val_unreadable.truncate(before);
+            self.save_last()?;
+        }
         self.note_unreadable_in_evaluation(before)?;
         let found = found.with_context(|| match self.experiment.train.counts_steps() {
             true => format!("the evaluation at step {}", self.state.step),

@@ -1,6 +1,7 @@
 //! The part of an evaluation that a rank has: which batches, and what all ranks send each other at its end.
 
 use super::rank_message::RankMessage;
+use super::unusable::Unusable;
 use crate::backend::{Backend, HostBuffer};
 use crate::collective::Collective;
 use crate::data::{Own, Unread, Unreadable};
@@ -75,7 +76,7 @@ impl Parts {
     /// Takes in samples that could not be read: at once, or when all ranks have sent theirs.
     pub fn met(&mut self, met: &[Unreadable], unread: &mut Unread, samples: usize) -> Result<()> {
         match self.team {
-            None => unread.note(met, samples).map(|_| ()),
+            None => note(unread, met, samples),
             Some(_) => {
                 self.message.unreadable.extend_from_slice(met);
                 Ok(())
@@ -97,29 +98,36 @@ impl Parts {
     }
 
     /// Ends the evaluation, on all ranks: sums, outputs and unreadable samples are those of all. `false` if one of them was stopped before.
+    /// `unusable` says why this rank cannot evaluate.
     ///
     /// # Errors
-    /// A rank has failed, or too many samples cannot be read.
+    /// A rank has failed; [`Unusable`], on all ranks, if one of them cannot evaluate, or too many samples cannot be read.
     pub fn end(
         &mut self,
         session: &mut Session,
         stopped: bool,
+        mut unusable: Option<String>,
         mut scores: Option<&mut Scores>,
         (unread, samples): (&mut Unread, usize),
     ) -> Result<bool> {
         let mut stopped = stopped;
         if let Some(team) = &self.team {
             self.message.stopped = stopped;
+            self.message.unusable = unusable.take();
             for of_rank in self.message.exchange(team.as_ref())? {
                 stopped |= of_rank.stopped;
-                unread.note(&of_rank.unreadable, samples)?;
+                unusable = unusable.or(of_rank.unusable);
+                note(unread, &of_rank.unreadable, samples)?;
             }
-            if let Some(scores) = &mut scores {
-                let [outputs, targets] = [team.gather(&self.outputs[0])?, team.gather(&self.outputs[1])?];
-                let sizes = team.gather(&self.sizes)?;
-                for ((outputs, targets), sizes) in outputs.iter().zip(&targets).zip(&sizes) {
-                    add_batches(scores, outputs, targets, sizes)?;
-                }
+        }
+        if let Some(why) = unusable {
+            return Err(Unusable(why).into());
+        }
+        if let (Some(team), Some(scores)) = (&self.team, &mut scores) {
+            let [outputs, targets] = [team.gather(&self.outputs[0])?, team.gather(&self.outputs[1])?];
+            let sizes = team.gather(&self.sizes)?;
+            for ((outputs, targets), sizes) in outputs.iter().zip(&targets).zip(&sizes) {
+                add_batches(scores, outputs, targets, sizes)?;
             }
         }
         if stopped {
@@ -131,6 +139,10 @@ impl Parts {
         }
         Ok(true)
     }
+}
+
+fn note(unread: &mut Unread, met: &[Unreadable], samples: usize) -> Result<()> {
+    unread.note(met, samples).map(|_| ()).map_err(|error| Unusable(error.to_string()).into())
 }
 
 /// Takes in the batches of a rank, one behind the other, of these sizes.

@@ -12,6 +12,8 @@ pub struct RankMessage {
     pub stopped: bool,
     /// Samples that it could not read since its last message.
     pub unreadable: Vec<Unreadable>,
+    /// Why it cannot evaluate.
+    pub unusable: Option<String>,
 }
 
 impl RankMessage {
@@ -21,12 +23,12 @@ impl RankMessage {
     /// A rank has failed.
     pub fn exchange(&self, team: &dyn Collective) -> Result<Vec<RankMessage>> {
         // As a rule there are no unreadable samples.
-        let bytes = match self.unreadable.is_empty() {
+        let bytes = match self.unreadable.is_empty() && self.unusable.is_none() {
             true => vec![u8::from(self.stopped)],
             false => serde_json::to_vec(self).context("the message to the other ranks")?,
         };
         let read = |of_rank: Vec<u8>| match of_rank.as_slice() {
-            [stopped] => Ok(RankMessage { stopped: *stopped != 0, unreadable: Vec::new() }),
+            [stopped] => Ok(RankMessage { stopped: *stopped != 0, ..RankMessage::default() }),
             text => serde_json::from_slice(text).context("the message of another rank cannot be read"),
         };
         team.gather(&bytes)?.into_iter().map(read).collect()

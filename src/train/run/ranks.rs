@@ -48,7 +48,7 @@ impl Run<'_> {
         }
         let stopped = interrupt.load(Ordering::Relaxed);
         let Some(team) = self.backend.team() else { return Ok(stopped) };
-        let messages = RankMessage { stopped, unreadable: Vec::new() }.exchange(team.as_ref())?;
+        let messages = RankMessage { stopped, ..RankMessage::default() }.exchange(team.as_ref())?;
         Ok(messages.iter().any(|message| message.stopped))
     }
 
@@ -109,8 +109,8 @@ impl Run<'_> {
     /// Sends all ranks the samples that a step could not read, and whether this rank was asked to stop meanwhile.
     pub(super) fn exchange_messages(&mut self, unreadable: Vec<Unreadable>, interrupt: &AtomicBool) -> Result<()> {
         let Some(team) = self.backend.team() else { return self.note_unreadable(&unreadable) };
-        let messages =
-            RankMessage { stopped: interrupt.load(Ordering::Relaxed), unreadable }.exchange(team.as_ref())?;
+        let own = RankMessage { stopped: interrupt.load(Ordering::Relaxed), unreadable, ..RankMessage::default() };
+        let messages = own.exchange(team.as_ref())?;
         self.any_stopped = Some(messages.iter().any(|message| message.stopped));
         messages.iter().try_for_each(|message| self.note_unreadable(&message.unreadable))
     }

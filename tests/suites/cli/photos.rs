@@ -301,3 +301,49 @@ fn a_set_that_has_changed_is_warned_of() {
     let stderr = place.run("eval r/last.safetensors").err;
     assert!(stderr.contains("the held-out inputs"), "{stderr}");
 }
+
+/// What was trained is not lost where too many photos of the validation are broken: the run goes on with the evaluation when they are mended.
+#[test]
+fn an_epoch_is_saved_before_an_evaluation_that_fails() {
+    let sharded = |place: &Place| {
+        let config =
+            place.read("c.toml").replace("batch_size = 5", "batch_size = 4").replace("epochs = 5", "epochs = 2");
+        place.write("c.toml", config + "[distributed]\nshards = 2\n");
+    };
+    let whole = place("", TRANSFORMS);
+    sharded(&whole);
+    whole.ok("train c.toml --quiet --out r");
+    for (command, on_error) in [
+        ("train", ""),
+        ("launch --ranks 2 -- train", ""),
+        ("launch --ranks 2 --processes -- train", ""),
+        ("launch --ranks 2 --processes -- train", "on_error = \"fail\"\n"),
+    ] {
+        let place = place(on_error, TRANSFORMS);
+        sharded(&place);
+        let broken = ["photos/val/red/14.bmp", "photos/val/blue/19.jpg"];
+        let photos = broken.map(|name| fs::read(place.path(name)).unwrap());
+        broken.iter().for_each(|name| drop(place.write(name, b"\xff\xd8\xff no photo")));
+        let err = place.fails(&format!("{command} c.toml --quiet --out r"), 1);
+        let expected = match on_error {
+            "" => {
+                "error: the evaluation in epoch 1: 2 of 6 samples cannot be read, more than the 1 that are left out: "
+            }
+            _ => "error: the evaluation in epoch 1: a sample cannot be read: ",
+        };
+        assert!(err.contains(expected) && err.matches("cannot be read").count() == 1, "{command}: {err}");
+        assert!(err.contains("mend the data, and go on with: runner train --resume r"), "{command}: {err}");
+        assert!(!err.contains("batch") && !err.contains("has failed"), "{command}: {err}");
+        assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 4);
+        // Still broken: it is the same once more.
+        assert!(place.fails("train --resume r --quiet", 1).contains("the evaluation in epoch 1: "));
+        broken.iter().zip(photos).for_each(|(name, photo)| drop(place.write(name, photo)));
+        place.ok("train --resume r --quiet");
+        for file in ["last", "best"] {
+            let [a, b] = [&whole, &place].map(|place| place.checkpoint(&format!("r/{file}.safetensors")));
+            assert_eq!(a.meta.best, b.meta.best);
+            assert!(a.tensors.iter().all(|(name, tensor)| tensor.data == b.tensors[name].data), "{command}: {file}");
+        }
+        assert!(place.metrics("r").iter().all(|line| line.get("val_unreadable").is_none()), "{:?}", place.metrics("r"));
+    }
+}

@@ -10,6 +10,7 @@ use crate::backend::{Backend, DeviceError};
 use crate::collective::{Collective, team};
 use crate::terminal::human_bytes;
 use crate::train::run::Run;
+use crate::train::run::unusable::Unusable;
 use crate::train::setup::device::{Wanted, gpu_of_rank};
 use crate::train::setup::memory::{MemoryPlan, available};
 use crate::train::setup::programs::Programs;
@@ -120,7 +121,10 @@ impl Threads {
                         let (_folder, _reports) = (folder, ReportsPanic(member.as_ref()));
                         // The leader gets Ctrl-C, and passes it on.
                         let followed = run.session.hand_out().and_then(|()| follow(&mut run, &AtomicBool::new(false)));
-                        if let Err(error) = followed {
+                        // What all ranks know is reported by the leader, which may still be saving.
+                        if let Err(error) = followed
+                            && !error.is::<Unusable>()
+                        {
                             member.fail(&format!("{error:#}"));
                         }
                     };
