@@ -62,7 +62,7 @@ pub fn verify(folder: &Path) -> Verified {
     // The files of two runs are there, some of them in their places.
     if let Some(new) = takes_its_place(folder) {
         for folder in [folder, &new] {
-            let _ = done.checkpoints(folder, false);
+            let _ = done.checkpoints(folder);
         }
         done.notes.push(format!(
             "a new run, which `--force` has begun, was cut off while it took the place of the one before: `runner train --resume {}` finishes that. \
@@ -71,18 +71,29 @@ pub fn verify(folder: &Path) -> Verified {
         ));
         return done;
     }
-    let Some(checkpoints) = done.checkpoints(folder, true) else { return done };
+    let Some(checkpoints) = done.checkpoints(folder) else { return done };
     let last = checkpoints.iter().find(|sound| sound.kind == FileKind::Last);
     configuration(folder, last, !at_work && !killed, &mut done);
     let lines = metrics(folder, last, &mut done);
+    let failed = lines.as_ref().is_some_and(|lines| lines.failed.is_some());
+    let cut_off = at_work || killed || failed;
+    if !files::is_there(&folder.join(file::LAST)) {
+        let nothing = lines.as_ref().is_some_and(|lines| lines.epochs.is_empty()) && checkpoints.is_empty();
+        match cut_off || nothing {
+            true => done.notes.push(format!("it has ended before it could save `{}`", file::LAST)),
+            false => done.wrong(&folder.join(file::LAST), "is not there: a run saves its newest state in it"),
+        }
+    }
     // It follows from lines that could be read.
     if lines.is_some() {
         let settled = !at_work && !killed && !last.is_some_and(|last| broke_off(folder, last));
         table(folder, settled, &mut done);
     }
     let Some(last) = last else { return done };
-    // A run writes `last` after the others. One that was killed in between goes on from `last`, and writes the others again.
-    let ahead = |other: &Sound| (at_work || killed) && other.meta.step > last.meta.step;
+    // A run writes `last` after the others. One that was cut off in between goes on from `last`, and writes the others again.
+    // A disk that is full may have no room for a line that says so.
+    let may_be_ahead = |kind: &FileKind| cut_off || matches!(kind, FileKind::Step(_)) && broke_off(folder, last);
+    let ahead = |other: &Sound| other.meta.step > last.meta.step && may_be_ahead(&other.kind);
     for other in checkpoints.iter().filter(|sound| sound.kind != FileKind::Last) {
         if ahead(other) {
             let (name, step) = (other.path.file_name().unwrap_or_default().display(), other.meta.step);
@@ -102,13 +113,13 @@ impl Verified {
         self.disagreements.push(Disagreement { file: file.to_owned(), what: what.into() });
     }
 
-    fn checkpoints(&mut self, folder: &Path, all: bool) -> Option<Vec<Sound>> {
-        checkpoints(folder, all, self).map_err(|error| self.wrong(folder, format!("{error:#}"))).ok()
+    fn checkpoints(&mut self, folder: &Path) -> Option<Vec<Sound>> {
+        checkpoints(folder, self).map_err(|error| self.wrong(folder, format!("{error:#}"))).ok()
     }
 }
 
-/// Reads every byte of every checkpoint; `all`: a run has one that is the newest.
-fn checkpoints(folder: &Path, all: bool, done: &mut Verified) -> Result<Vec<Sound>> {
+/// Reads every byte of every checkpoint.
+fn checkpoints(folder: &Path, done: &mut Verified) -> Result<Vec<Sound>> {
     let cannot = || format!("cannot read the folder `{}`", folder.display());
     let mut found: Vec<(FileKind, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder).with_context(cannot)? {
@@ -124,9 +135,6 @@ fn checkpoints(folder: &Path, all: bool, done: &mut Verified) -> Result<Vec<Soun
         FileKind::Step(n) => (2, *n),
     };
     found.sort_by_key(|(kind, _)| place(kind));
-    if all && !found.iter().any(|(kind, _)| *kind == FileKind::Last) {
-        done.wrong(&folder.join(file::LAST), "is not there: a run saves its newest state in it");
-    }
     let mut sound = Vec::new();
     for (kind, path) in found {
         let read = checkpoint::verify(&path).and_then(|meta| Ok((meta, checkpoint::read_header_of(&path)?)));
@@ -267,9 +275,13 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
 
 /// Whether no line of the metrics came behind the newest checkpoint.
 fn is_settled(folder: &Path, last: &Sound) -> bool {
-    // Where `max_steps` ends a run within an epoch, the figures there come behind it, and a run that goes on takes them away.
-    let cut = key(&last.meta.config, "train.max_steps").is_some_and(|most| last.meta.step >= most);
-    !is_at_work(folder) && !was_killed(folder) && !cut && !broke_off(folder, last)
+    !is_at_work(folder) && !was_killed(folder) && !ends_within(last) && !broke_off(folder, last)
+}
+
+/// Whether `max_steps` has ended the run. Where that is within an epoch, the figures there come behind the checkpoint, and a run that goes on takes them
+/// away.
+fn ends_within(last: &Sound) -> bool {
+    key(&last.meta.config, "train.max_steps").is_some_and(|most| last.meta.step >= most)
 }
 
 /// Whether the run ended behind its newest checkpoint and before its end, as on a full disk: it has written lines that no checkpoint counts on.
@@ -278,7 +290,7 @@ fn broke_off(folder: &Path, last: &Sound) -> bool {
     let ended = key(config, "train.epochs").is_some_and(|epochs| last.meta.epoch >= epochs)
         || key(config, "train.steps").is_some_and(|steps| last.meta.step >= steps);
     let bytes = fs::metadata(folder.join(file::METRICS)).map_or(0, |metadata| metadata.len());
-    !ended && Extra::of(&last.meta).is_some_and(|extra| bytes > extra.metrics_bytes)
+    !ended && !ends_within(last) && Extra::of(&last.meta).is_some_and(|extra| bytes > extra.metrics_bytes)
 }
 
 /// A number of a configuration.

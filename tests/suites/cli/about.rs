@@ -103,7 +103,8 @@ fn files_of_a_run_agree_however_it_went_on() {
     );
     place.ok("verify steps");
     place.ok("train c.toml --quiet --out most --set train.max_steps=3");
-    place.ok("verify most");
+    let stdout = place.ok("verify most").out;
+    assert!(!stdout.contains("note: "), "{stdout}");
     // Another monitor: `best` stays, and is judged by the new figure.
     place.ok("train c.toml --quiet --out turned --set checkpoint.monitor=val_loss --set optimizer.lr=1e-5");
     let set = "--set checkpoint.monitor=val_accuracy --set train.epochs=4";
@@ -128,8 +129,8 @@ fn files_of_a_run_agree_however_it_went_on() {
     place.ok("verify worse");
     // A run that fails says so in its metrics.
     place.fails("train c.toml --quiet --out failed --set optimizer.lr=1e30 --set optimizer.type=sgd", 1);
-    let done = place.run("verify failed");
-    assert!(!done.out.contains("more than when the run ended"), "{done:?}");
+    let stdout = place.ok("verify failed").out;
+    assert!(stdout.contains("note: it has ended before it could save `last.safetensors`"), "{stdout}");
     assert!(place.fails("verify nowhere", 2).contains("there is no run `nowhere`"));
 }
 
@@ -147,8 +148,24 @@ fn the_remains_of_a_run_that_was_cut_off_are_noted() {
         stdout.contains("note: its last process ended before it could save: what it wrote behind step 10"),
         "{stdout}"
     );
+    // A checkpoint was written, and for `last` there was no more room, whether there was any for the reason or not.
+    let last = fs::read(place.path("full/last.safetensors")).unwrap();
     place.ok("train --resume full --quiet");
     place.ok("verify full");
+    place.write("full/last.safetensors", last);
+    fs::remove_file(place.path("full/best.safetensors")).unwrap();
+    fs::copy(place.path("full/step-10.safetensors"), place.path("full/best.safetensors")).unwrap();
+    let metrics = place.read("full/metrics.jsonl");
+    for why in ["", "{\"kind\":\"failed\",\"why\":\"No space left on device\"}\n"] {
+        place.write("full/metrics.jsonl", format!("{metrics}{why}"));
+        let stdout = place.ok("verify full").out;
+        let note = "note: `step-20.safetensors` is of step 20, and `last.safetensors` of step 10";
+        assert!(stdout.contains(note), "{stdout}");
+    }
+    // A state that was saved is not there any more.
+    fs::remove_file(place.path("r/last.safetensors")).unwrap();
+    assert!(place.run("verify r").out.contains("wrong: `last.safetensors`: is not there"));
+    place.ok("train c.toml --quiet --out r --force");
     // A new run is on its way into the place of another: each of the files is in one place or the other.
     place.ok("train c.toml --quiet --out new --set seed=5 --set train.epochs=1");
     let names = ["best.safetensors", "config.toml", "last.safetensors", "metrics.csv", "metrics.jsonl"];
