@@ -146,6 +146,11 @@ impl Experiment {
         self.train.accumulate * self.shards()
     }
 
+    /// Batches of `batch_size` samples that so many micro-batches of an epoch are, or are parts of.
+    pub fn batches_of(&self, micro_batches: u64) -> u64 {
+        micro_batches.div_ceil(self.shards() as u64)
+    }
+
     /// Whether the update is a program of its own, behind those of its micro-batches.
     pub fn updates_apart(&self) -> bool {
         self.train.accumulate > 1 || self.distributed.shards.is_some()

@@ -110,8 +110,15 @@ impl Builder<'_> {
             self.refuse(node, message, label, &[from], &format!("take a larger `{key}`"));
             return;
         }
-        let samples = samples.map_or(String::new(), |n| format!(": {n} samples in batches of {full}"));
-        let message = format!("batch normalisation cannot work with the last batch, which has one sample{samples}");
+        let (last, batches) = match (&self.mode, self.experiment.shards()) {
+            (Mode::Train, 2..) => {
+                let (batch, shards) = (loading.batch_size, self.experiment.shards());
+                ("shard", format!("batches of {batch}, each of {shards} shards of {full}"))
+            }
+            _ => ("batch", format!("batches of {full}")),
+        };
+        let samples = samples.map_or(String::new(), |n| format!(": {n} samples in {batches}"));
+        let message = format!("batch normalisation cannot work with the last {last}, which has one sample{samples}");
         let help = match self.mode {
             Mode::Train => "set `drop_last = true` in `[data]` to leave that batch out, or take another `batch_size`",
             Mode::Eval | Mode::Predict | Mode::Generate | Mode::Answer => {

@@ -78,7 +78,8 @@ pub fn go_back(folder: &Folder, state: &RunState, experiment: &Experiment, repor
         // The run may have been killed between writing one and removing another.
         folder.prune(experiment.checkpoint.keep)?;
     }
-    let at = format!("epoch {}, batch {}, step {}", state.epoch + 1, state.batch, state.step);
+    let batch = experiment.batches_of(state.batch);
+    let at = format!("epoch {}, batch {batch}, step {}", state.epoch + 1, state.step);
     reporter.info(&format!("resumed at {at}"));
     Ok(())
 }

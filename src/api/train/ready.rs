@@ -140,7 +140,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     }
     let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
     // Before anything of the run is changed.
-    expect_place(&state, batches(experiment, samples.train.len()))?;
+    expect_place(&state, experiment, batches(experiment, samples.train.len()))?;
     let idle = from.is_some() && past.is_none() && nothing_to_do(experiment, &state).is_some();
     // What a process that was killed has left is finished all the same, where the run was to end here.
     let asked = |(_, meta): &(PathBuf, Meta)| meta.config != effective || names_checkpoint(request);
@@ -325,11 +325,11 @@ fn begin(request: &Request, reporter: &Reporter) -> Result<Begun, Failure> {
 }
 
 /// Refuses to go on within an epoch at a batch that it does not have any more.
-fn expect_place(state: &RunState, batches: usize) -> Result<(), Failure> {
+fn expect_place(state: &RunState, experiment: &Experiment, batches: usize) -> Result<(), Failure> {
     if state.batch <= batches as u64 {
         return Ok(());
     }
-    let batch = state.batch;
+    let [batch, batches] = [state.batch, batches as u64].map(|n| experiment.batches_of(n));
     Err(anyhow!(
         "the checkpoint is behind batch {batch} of an epoch, and an epoch of the data has {batches} batches: the data or `batch_size` are others than in training\n\
          help: go on with the data and the `batch_size` of the run, which is left as it was"

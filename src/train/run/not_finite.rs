@@ -32,7 +32,10 @@ impl Run<'_> {
         let (step, epoch) = (update.step, start.epoch + 1);
         let at = match together {
             true => format!("the loss is {loss} at step {step} (epoch {epoch}), over all shards"),
-            false => format!("the loss is {loss} at step {step} (epoch {epoch}, batch {})", start.batch + 1),
+            false => {
+                let batch = self.experiment.batches_of(start.batch as u64 + 1);
+                format!("the loss is {loss} at step {step} (epoch {epoch}, batch {batch})")
+            }
         };
         let inputs = StepInputs { micro_step: update.inputs.micro_step + k, ..update.inputs };
         let explained = if together { self.explain_together(&update) } else { self.explain(start, inputs) };

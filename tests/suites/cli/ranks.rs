@@ -1,6 +1,6 @@
 //! Several ranks come to what one comes to, to the bit.
 
-use super::ranked::config;
+use super::ranked::{TENSORS, config, tensors};
 use super::support::{LAYERS, Place, assert_same_runs, digits, repository};
 use runner::checkpoint::{Tensor, write_weights};
 
@@ -167,6 +167,25 @@ fn shards_make_the_update_of_the_whole_batch() {
     }
 }
 
+/// Shards are parts of the batches that are configured, and are not counted as such.
+#[test]
+fn messages_count_batches_and_not_their_shards() {
+    let place = Place::with(&config("epochs = 1", ""));
+    place.ok("train c.toml --quiet --out r --set train.max_steps=2");
+    let err = place.ok("train --resume r --set train.max_steps=3").err;
+    assert!(err.contains("resumed at epoch 1, batch 2, step 2"), "{err}");
+    let err = place.fails("check c.toml --set data.limit=301", 2);
+    let expected = "with the last shard, which has one sample: 301 samples in batches of 48, each of 12 shards of 4";
+    assert!(err.contains(expected), "{err}");
+    let place = Place::with(TENSORS);
+    tensors(&place, 0.0);
+    place.ok("train c.toml --quiet --out r --set train.max_steps=2");
+    let (x, y) = (Tensor::from_f32([4, 3], &[0.5; 12]), Tensor::from_f32([4, 1], &[0.5; 4]));
+    write_weights(&place.path("t.safetensors"), &[x.view("inputs"), y.view("targets")]).unwrap();
+    let err = place.fails("train --resume r --set train.max_steps=3", 1);
+    assert!(err.contains("is behind batch 2 of an epoch, and an epoch of the data has 1 batches"), "{err}");
+}
+
 #[test]
 fn a_loss_that_is_not_finite_on_one_rank_is_an_error_with_its_place() {
     let place = Place::with(
@@ -182,7 +201,7 @@ fn a_loss_that_is_not_finite_on_one_rank_is_an_error_with_its_place() {
     write_weights(&place.path("t.safetensors"), &[x.view("inputs"), y.view("targets")]).unwrap();
     for (ranks, of) in [(1, ""), (2, "rank 1 has failed: "), (4, "rank 2 has failed: ")] {
         let err = place.fails(&format!("launch --ranks {ranks} -- train c.toml --out r{ranks}"), 1);
-        assert!(err.contains(&format!("{of}the loss is NaN at step 3 (epoch 1, batch 11)")), "{err}");
+        assert!(err.contains(&format!("{of}the loss is NaN at step 3 (epoch 1, batch 3)")), "{err}");
         assert!(err.contains("training sample 10 (from 0) has NaN in `inputs`"), "{err}");
         assert!(err.contains("look for such values in the data"), "{err}");
         assert_eq!(place.checkpoint(&format!("r{ranks}/last.safetensors")).meta.step, 2);
