@@ -12,6 +12,7 @@ use super::{report, train};
 use crate::api::failure::{Failure, warn};
 use crate::api::model::training_device;
 use crate::api::train::in_folder;
+use crate::api::train::ranks::of_environment;
 use crate::api::what::expect_folder;
 use crate::backend::Backend;
 use crate::files::durable;
@@ -38,6 +39,14 @@ const MOST_REPORTED: usize = 100;
 
 /// Runs a sweep, or goes on with it.
 pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
+    // Trials would inherit the variables, and wait for the other ranks.
+    if !matches!(of_environment(), Ok(None)) {
+        return Err(Failure::Usage(
+            "a sweep is run by one process, and by the environment this is one of several ranks\nhelp: run it without `mpirun`, `torchrun`, \
+             `srun` or variables as `RANK` and `WORLD_SIZE`; it trains several trials at a time by itself (`--jobs`)"
+                .into(),
+        ));
+    }
     let read = Read::new(&args.config, &args.sets())?;
     warn(&read.base.sources, &read.base.warnings);
     let backend = training_device(&read.base.experiment, args.threads)?;

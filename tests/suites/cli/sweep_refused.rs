@@ -176,3 +176,18 @@ fn options_without_effect_are_noted() {
     let said = place.fails(&format!("{grid} --monitor val_mae"), 2);
     assert!(said.contains("`train_loss`"), "{said}");
 }
+
+/// Trials would inherit the variables, and wait for ranks that are sweeps, too.
+#[test]
+fn a_sweep_of_several_ranks_is_refused() {
+    let place = place(60, "");
+    let openmpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "2")];
+    let torch = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")];
+    for variables in [openmpi, torch] {
+        let variables = variables.map(|(name, value)| (name, value.to_owned()));
+        let (_, done) = place.start_with("sweep c.toml --out s --sweep optimizer.lr=1e-3,1e-2", &variables).wait();
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.err.contains("a sweep is run by one process"), "{done:?}");
+        assert!(!place.path("s").exists());
+    }
+}
