@@ -44,7 +44,14 @@ pub(super) fn run(args: &LaunchArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Processes of which each is a rank.
-struct Ranks(Vec<(Child, Option<ExitStatus>)>);
+struct Ranks(Vec<Rank>);
+
+struct Rank {
+    child: Child,
+    status: Option<ExitStatus>,
+    /// This process has killed it.
+    killed: bool,
+}
 
 /// Runs each rank in a process of its own; the exit code is that of the first one.
 fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
@@ -78,19 +85,22 @@ fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
             command.stdin(Stdio::null()).stdout(Stdio::null());
         }
         apart(&mut command);
-        ranks.0.push((command.spawn().with_context(|| format!("cannot start rank {rank}"))?, None));
+        let child = command.spawn().with_context(|| format!("cannot start rank {rank}"))?;
+        ranks.0.push(Rank { child, status: None, killed: false });
     }
     let mut passed_on = 0;
     let mut failed: Option<Instant> = None;
     while ranks.look()? {
-        if warned.swap(false, Ordering::Relaxed) && passed_on == 0 {
+        // A rank that was interrupted by itself before the first step has ended: the others would wait for it.
+        let alone = ranks.0.iter().any(|rank| rank.status.is_some_and(is_interrupted));
+        if (warned.swap(false, Ordering::Relaxed) || alone) && passed_on == 0 {
             asked.fetch_add(1, Ordering::Relaxed);
         }
         while passed_on < asked.load(Ordering::Relaxed) {
             passed_on += 1;
             ranks.interrupt();
         }
-        if failed.is_none() && ranks.0.iter().any(|(_, status)| status.is_some_and(|status| !is_well(status))) {
+        if failed.is_none() && ranks.0.iter().any(|rank| rank.status.is_some_and(|status| !is_well(status))) {
             failed = Some(Instant::now());
         }
         if failed.is_some_and(|since| since.elapsed() > GRACE) {
@@ -99,12 +109,17 @@ fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
         std::thread::sleep(PAUSE);
     }
     let mut code = None;
-    for (rank, (_, status)) in ranks.0.iter().enumerate() {
-        let Some(status) = status else { continue };
-        if status.code().is_none() {
+    for (rank, Rank { status, killed, .. }) in ranks.0.iter().enumerate() {
+        let Some(status) = *status else { continue };
+        if *killed {
+            let seconds = GRACE.as_secs();
+            say(&format!(
+                "error: rank {rank} was killed by `launch`: another rank had failed, and it did not end within {seconds} s"
+            ));
+        } else if status.code().is_none() {
             say(&format!("error: rank {rank} was ended: {status}"));
         }
-        if code.is_none() || rank > 0 && !is_well(*status) && code == Some(0) {
+        if code.is_none() || rank > 0 && !is_well(status) && code == Some(0) {
             code = Some(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
         }
     }
@@ -113,20 +128,25 @@ fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
 
 /// Not a failure: done, or interrupted.
 fn is_well(status: ExitStatus) -> bool {
-    status.code().is_some_and(|code| code == 0 || code == i32::from(train::INTERRUPTED))
+    status.success() || is_interrupted(status)
 }
 
-/// Ctrl-C in the terminal is passed on once, and not by the terminal, too. Ranks end if this process is killed.
+fn is_interrupted(status: ExitStatus) -> bool {
+    status.code() == Some(i32::from(train::INTERRUPTED))
+}
+
+/// Ctrl-C in the terminal is passed on once, and not by the terminal, too. It waits until a rank listens to it. Ranks end if this process is killed.
 #[allow(clippy::missing_const_for_fn, reason = "elsewhere it does nothing")]
 fn apart(command: &mut Command) {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
-    #[cfg(target_os = "linux")]
-    // SAFETY: between fork and exec it makes one system call, which allocates nothing.
+    #[cfg(unix)]
+    // SAFETY: between fork and exec it makes system calls, which allocate nothing.
     unsafe {
         std::os::unix::process::CommandExt::pre_exec(command, || {
+            #[cfg(target_os = "linux")]
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-            Ok(())
+            super::signals::hold()
         });
     }
     #[cfg(not(unix))]
@@ -137,7 +157,7 @@ impl Ranks {
     /// Whether some are still running.
     fn look(&mut self) -> Result<bool, Failure> {
         let mut running = false;
-        for (child, status) in &mut self.0 {
+        for Rank { child, status, .. } in &mut self.0 {
             if status.is_none() {
                 *status = child.try_wait().context("cannot wait for a rank")?;
             }
@@ -151,7 +171,7 @@ impl Ranks {
         #[cfg(unix)]
         let signal = super::signals::heard();
         #[cfg(unix)]
-        for (child, _) in self.0.iter().filter(|(_, status)| status.is_none()) {
+        for Rank { child, .. } in self.0.iter().filter(|rank| rank.status.is_none()) {
             // SAFETY: a child that was not waited for, so the number is still its own.
             unsafe {
                 libc::kill(child.id() as libc::pid_t, signal);
@@ -160,9 +180,9 @@ impl Ranks {
     }
 
     fn kill(&mut self) {
-        for (child, _) in self.0.iter_mut().filter(|(_, status)| status.is_none()) {
+        for rank in self.0.iter_mut().filter(|rank| rank.status.is_none()) {
             // A rank that has just ended needs no end.
-            child.kill().ok();
+            rank.killed = rank.child.kill().is_ok();
         }
     }
 }

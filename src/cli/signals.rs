@@ -42,18 +42,35 @@ pub fn on_warning(flag: &Arc<AtomicBool>) -> Result<()> {
     }
 }
 
+/// Has SIGUSR1 do what the other signals do, until [`on_warning`] asks for it.
+pub fn warnings_are_stops() {
+    #[cfg(unix)]
+    unix::warnings_are_stops();
+}
+
+/// Lets the signals come that `hold` has kept back from this process. Whether it has is noted before.
+pub fn release(were_held: &AtomicBool) {
+    #[cfg(unix)]
+    unix::release(were_held);
+    #[cfg(not(unix))]
+    let _ = were_held;
+}
+
 #[cfg(unix)]
-pub use unix::{heard, ignored};
+pub use unix::{heard, hold, ignored};
 
 #[cfg(unix)]
 mod unix {
     use super::INTERRUPTED;
     use crate::files::durable;
     use anyhow::{Context, Result, ensure};
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::io;
+    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
     use std::sync::{Arc, OnceLock};
 
     static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    /// What SIGUSR1 becomes.
+    static STOP: AtomicI32 = AtomicI32::new(libc::SIGINT);
 
     extern "C" fn note(_: libc::c_int) {
         // Loads and stores alone, which may be done anywhere.
@@ -126,12 +143,74 @@ mod unix {
         Ok(())
     }
 
+    extern "C" fn stop(_: libc::c_int) {
+        // SAFETY: `raise` is among the calls that a handler may make.
+        unsafe { libc::raise(STOP.load(Ordering::Relaxed)) };
+    }
+
+    pub fn warnings_are_stops() {
+        STOP.store(heard(), Ordering::Relaxed);
+        // Where the system refuses it, SIGUSR1 ends the process, without a word.
+        on_sigusr1(stop).ok();
+    }
+
     pub fn on_warning(flag: &Arc<AtomicBool>) -> Result<()> {
         ASKED.get_or_init(|| flag.clone());
+        on_sigusr1(note)
+    }
+
+    /// The signals that a training listens to.
+    const LISTENED: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1];
+
+    fn listened() -> libc::sigset_t {
+        // SAFETY: all zero is a set, which is made an empty one; the signals are known.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in LISTENED {
+                libc::sigaddset(&mut set, signal);
+            }
+            set
+        }
+    }
+
+    fn mask(how: libc::c_int) -> io::Result<()> {
+        // SAFETY: a whole set, and none to be written.
+        match unsafe { libc::pthread_sigmask(how, &listened(), std::ptr::null_mut()) } {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// Has the signals wait that a training listens to. A program that is started by this thread gets them when it calls [`release`](super::release).
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn hold() -> io::Result<()> {
+        mask(libc::SIG_BLOCK)
+    }
+
+    /// Whether all of them wait.
+    fn are_held() -> bool {
+        // SAFETY: all zero is a set, into which the system writes the present one; nothing is changed.
+        unsafe {
+            let mut now: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut now) == 0
+                && LISTENED.into_iter().all(|signal| libc::sigismember(&now, signal) == 1)
+        }
+    }
+
+    pub fn release(were_held: &AtomicBool) {
+        if are_held() {
+            were_held.store(true, Ordering::Relaxed);
+            mask(libc::SIG_UNBLOCK).ok();
+        }
+    }
+
+    fn on_sigusr1(handler: extern "C" fn(libc::c_int)) -> Result<()> {
         if is_ignored(libc::SIGUSR1)? {
             return Ok(());
         }
-        let handler: extern "C" fn(libc::c_int) = note;
         // SAFETY: all zero is a `sigaction` without flags and with an empty mask; the handler does what handlers may.
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();

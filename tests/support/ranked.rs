@@ -4,7 +4,7 @@ use super::support::{Place, digits};
 use runner::checkpoint::{Tensor, write_weights};
 
 /// After which a rank counts as gone that gives no sign of life.
-pub const SILENCE: (&str, &str) = ("RUNNER_RANK_TIMEOUT", "2");
+pub const SILENCE: (&str, &str) = ("RUNNER_RANK_TIMEOUT", "4");
 
 /// A model of convolutions with batch norm and dropout, its data augmented and mixed, its gradients clipped; a last batch that is smaller, and of
 /// fewer shards. Evaluation has figures of every kind.

@@ -1,12 +1,13 @@
 //! How a run is asked to stop: by Ctrl-C and its like, or by the end of standard input.
 
-use super::super::signals::{on_stop, on_warning};
+use super::super::signals::{self, on_stop, on_warning};
 use crate::api::failure::Failure;
 use crate::files::durable;
 use crate::terminal::say;
 use anyhow::Context;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 pub use super::super::signals::INTERRUPTED;
 
@@ -20,33 +21,61 @@ type First = Option<Box<dyn Fn() + Send>>;
 
 static FIRST: Mutex<First> = Mutex::new(None);
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// `launch` has started this process: it interrupts all ranks.
+static LAUNCHED: AtomicBool = AtomicBool::new(false);
 
-/// Watches for Ctrl-C from now on: until [`asked_to_stop`] it ends the process at once, with a word and the usual exit code.
+/// For `launch` to see that a rank was interrupted, and to interrupt this one.
+const A_MOMENT: Duration = Duration::from_millis(500);
+
+fn first() -> MutexGuard<'static, First> {
+    FIRST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Watches for Ctrl-C and its like from now on, in rank `rank`: until [`asked_to_stop`] they end the process at once, with a word and the usual exit code.
 ///
 /// # Errors
 /// The system refuses it.
-pub fn watch() -> Result<&'static Arc<AtomicBool>, Failure> {
+pub fn watch(rank: usize) -> Result<&'static Arc<AtomicBool>, Failure> {
     if let Some(flag) = FLAG.get() {
         return Ok(flag);
     }
     let flag: Arc<AtomicBool> = Arc::default();
     let seen = flag.clone();
-    on_stop(move || {
-        match &*FIRST.lock().unwrap_or_else(PoisonError::into_inner) {
+    let watched = on_stop(move || {
+        match &*first() {
             Some(first) if !seen.swap(true, Ordering::Relaxed) => return first(),
             Some(_) => {}
-            None => say("interrupted before the first step: nothing is saved"),
+            None if rank == 0 => say("interrupted before the first step: nothing is saved"),
+            // The first rank says it.
+            None if is_launched() => {}
+            None => say(&format!("rank {rank}: interrupted before the first step")),
         }
         durable::remove_unfinished();
         std::process::exit(i32::from(INTERRUPTED));
-    })?;
+    });
+    signals::warnings_are_stops();
+    signals::release(&LAUNCHED);
+    watched?;
     Ok(FLAG.get_or_init(|| flag))
+}
+
+/// Whether `launch` has started this process.
+pub fn is_launched() -> bool {
+    LAUNCHED.load(Ordering::Relaxed)
+}
+
+/// Waits a moment where another rank has gone before the first step. If that one was interrupted, `launch` interrupts this one, too, and there is no
+/// error to report.
+pub fn await_interrupt() {
+    if is_launched() && first().is_none() {
+        std::thread::sleep(A_MOMENT);
+    }
 }
 
 /// As [`on_interrupt`], with what is to be done when Ctrl-C comes first.
 pub fn asked_to_stop(first: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
-    *FIRST.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first));
-    let flag = watch()?;
+    *self::first() = Some(Box::new(first));
+    let flag = watch(0)?;
     on_warning(flag)?;
     Ok(flag.clone())
 }

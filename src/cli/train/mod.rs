@@ -9,17 +9,21 @@ mod place;
 use super::args::TrainArgs;
 use crate::api::failure::Failure;
 use crate::api::train::{Asked, Interrupt, Request, Team, ranks, start};
+use crate::collective::inbox::Failed;
 use crate::train::run::Outcome;
 use crate::train::run::report::Verbosity;
+use crate::train::run::unusable::Unusable;
 use anyhow::anyhow;
 pub(super) use interrupt::{INTERRUPTED, on_interrupt};
-use interrupt::{asked_to_stop, watch, watch_stdin};
+use interrupt::{asked_to_stop, await_interrupt, is_launched, watch, watch_stdin};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Trains, as one of several processes if this is one.
 pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let Some(found) = ranks::of_environment()? else { return run_on(args, Team::Threads(1)) };
+    let _ = watch(found.rank);
     if args.dry_run {
         return Err(Failure::Usage("a dry run is that of one rank".into()));
     }
@@ -28,33 +32,60 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         0 => failure,
         _ => Failure::Other(anyhow!("rank {rank}: {}", failure.in_words())),
     };
-    let member = ranks::connect(&found).map_err(named)?;
-    let outcome = ranks::agree(member.as_ref()).and_then(|agreed| {
-        let outcome = match rank {
-            0 => run_on(args, Team::Process(member.clone(), agreed)),
-            _ => ranks::follow(&member, agreed, args.threads, args.pause_after, &interrupt(args))
-                .map(|()| ExitCode::SUCCESS),
-        };
-        match outcome {
-            // The rank that failed first reports it.
-            Err(_) if rank > 0 && member.check().is_err() => Ok(ExitCode::FAILURE),
-            Err(failure) => {
-                member.fail(&failure.in_words());
-                Err(failure)
-            }
-            done => done,
+    let member = match ranks::connect(&found) {
+        Ok(member) => member,
+        Err(failure) => {
+            await_interrupt();
+            return if is_for_another(rank, &failure) { Ok(ExitCode::FAILURE) } else { Err(named(failure)) };
+        }
+    };
+    // All have met. `launch` may be killed, and then leaves the folder that it has made for that.
+    if rank == 0
+        && is_launched()
+        && let Some(file) = std::env::var_os(ranks::RENDEZVOUS)
+    {
+        let _ = Path::new(&file).parent().map(std::fs::remove_dir);
+    }
+    let outcome = ranks::agree(member.as_ref()).and_then(|agreed| match rank {
+        0 => run_on(args, Team::Process(member.clone(), agreed)),
+        _ => {
+            ranks::follow(&member, agreed, args.threads, args.pause_after, &interrupt(args)).map(|()| ExitCode::SUCCESS)
         }
     });
+    let lost = member.check().err().map(Failure::from);
+    if outcome.is_err() && lost.is_some() {
+        await_interrupt();
+    }
+    let outcome = match outcome {
+        Err(failure) if is_for_another(rank, lost.as_ref().unwrap_or(&failure)) => Ok(ExitCode::FAILURE),
+        Err(failure) => {
+            member.fail(&failure.in_words());
+            Err(failure)
+        }
+        done => done,
+    };
     // The failure is reported before this rank leaves: `mpirun` ends all of them when one has ended.
     let code = outcome.unwrap_or_else(|failure| named(failure).report(args.output.json));
     drop(member);
     Ok(code)
 }
 
+/// Whether another rank reports what has gone wrong.
+fn is_for_another(rank: usize, failure: &Failure) -> bool {
+    let Failure::Other(error) = failure else { return false };
+    let Some(failed) = error.downcast_ref::<Failed>() else { return rank > 0 && error.is::<Unusable>() };
+    match rank {
+        0 => false,
+        // The first rank cannot say that nothing is heard of it.
+        1 => !(failed.rank == 0 && failed.is_silent()),
+        _ => true,
+    }
+}
+
 /// Trains, alone or as the first of several ranks.
 pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> {
     // Where there is no room for that, the system ends the process, and a run that gets to its loop says so.
-    let _ = watch();
+    let _ = watch(0);
     if let Some(wish) = members::of(args)? {
         return members::run(args, &team, wish);
     }

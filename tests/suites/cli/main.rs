@@ -45,6 +45,8 @@ mod imported_gradients;
 mod init;
 mod init_models;
 mod init_series;
+#[cfg(target_os = "linux")]
+mod interrupted;
 mod keep_columns;
 mod large_tables;
 mod leakage;

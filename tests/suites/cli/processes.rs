@@ -1,6 +1,7 @@
 //! Ranks that are processes: the same bits as one, and a clear end when one is killed, stopped or does not fit.
 
 use super::bf16;
+use super::photos;
 use super::ranked::{SILENCE, TENSORS, config, tensors};
 use super::support::{Done, Place, Running, assert_same_runs};
 use std::fs;
@@ -107,7 +108,7 @@ fn ranks_that_differ_are_refused_before_the_first_step() {
     let done = refused("rank 1 has failed: ", 1);
     assert!(done[1].err.starts_with("error: rank 1: ") && done[1].err.contains("t.safetensors"), "{done:?}");
     tensors(&places[1], 0.5);
-    refused("rank 1 has other data than rank 0", 1);
+    refused("rank 1 has other data than rank 0: the training inputs differ\n", 1);
     tensors(&places[1], 0.0);
     places[0].write("c.toml", TENSORS.replace("shards = 4", "shards = 1"));
     refused("2 ranks cannot share 1 shards equally", 2);
@@ -162,7 +163,7 @@ fn variables_that_do_not_say_enough_are_refused() {
 }
 
 /// The process of a rank that `launch` has started.
-fn process_of(launch: &Running, rank: usize) -> Option<i32> {
+pub fn process_of(launch: u32, rank: usize) -> Option<i32> {
     let wanted = format!("RANK={rank}");
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
@@ -170,14 +171,16 @@ fn process_of(launch: &Running, rank: usize) -> Option<i32> {
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim();
         let variables = fs::read(entry.path().join("environ")).ok()?;
         let is_rank = variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes());
-        (parent == launch.id().to_string() && is_rank).then_some(pid)
+        (parent == launch.to_string() && is_rank).then_some(pid)
     })
 }
 
 /// Starts a run that does not end by itself, and waits until it has saved something and a moment of its own.
 fn under_way(place: &Place, out: &str, moment: Duration) -> Running {
     let command = format!("launch --ranks 3 --processes -- train c.toml --out {out} --set train.epochs=2000");
-    let mut running = place.start_with(&command, &[(SILENCE.0, SILENCE.1.into())]);
+    fs::create_dir_all(place.path("tmp")).unwrap();
+    let tmp = place.path("tmp").display().to_string();
+    let mut running = place.start_with(&command, &[(SILENCE.0, SILENCE.1.into()), ("TMPDIR", tmp)]);
     assert!(running.until(|| place.path(&format!("{out}/last.safetensors")).exists()));
     std::thread::sleep(moment);
     running
@@ -187,7 +190,7 @@ fn under_way(place: &Place, out: &str, moment: Duration) -> Running {
 fn hit(rank: usize, signal: i32, messages: &[String], moment: u64) {
     let place = Place::with(&wide("epochs = 3").replace("[log]", "[checkpoint]\nevery_steps = 2\n[log]"));
     let running = under_way(&place, "r", Duration::from_millis(moment));
-    let pid = process_of(&running, rank).unwrap();
+    let pid = process_of(running.id(), rank).unwrap();
     let began = Instant::now();
     // SAFETY: plain numbers; the process is of this test, and is not waited for before its parent is.
     unsafe { libc::kill(pid, signal) };
@@ -224,7 +227,60 @@ fn the_first_rank_that_is_killed_ends_all() {
 
 #[test]
 fn a_rank_that_is_stopped_ends_the_others() {
-    hit(2, libc::SIGSTOP, &["rank 2 has failed: nothing was heard of it for".into()], 90);
+    let killed = "rank 2 was killed by `launch`: another rank had failed, and it did not end within 10 s";
+    hit(2, libc::SIGSTOP, &["rank 2 has failed: nothing was heard of it for".into(), killed.into()], 90);
+}
+
+/// Of the first one the next reports it.
+#[test]
+fn the_first_rank_that_is_stopped_ends_the_others() {
+    let messages = ["error: rank 1: rank 0 has failed: nothing was heard of it for", "rank 0 was killed by `launch`"];
+    hit(0, libc::SIGSTOP, &messages.map(String::from), 90);
+}
+
+#[test]
+fn a_file_of_the_user_is_no_place_to_meet() {
+    let place = Place::with(&config("epochs = 1", ""));
+    let file = place.write("mine.csv", "important\n1,2,3\n");
+    for rank in [0, 1] {
+        let mut variables = variables(rank, 2, free_port());
+        variables.push(("RUNNER_RENDEZVOUS", file.display().to_string()));
+        let (_, done) = place.start_with("train c.toml --out r", &variables).wait();
+        assert_eq!(done.code, Some(2 - rank as i32), "{done:?}");
+        assert!(done.err.contains("mine.csv`: it is there, and no rank has written it"), "{done:?}");
+        assert_eq!(place.read("mine.csv"), "important\n1,2,3\n");
+    }
+}
+
+/// One that has not come is named when the time is over.
+#[test]
+fn ranks_wait_as_long_for_one_another_as_they_are_told() {
+    let place = Place::with(&config("epochs = 1", ""));
+    let port = free_port();
+    let began = Instant::now();
+    let running = [0, 1].map(|rank| place.start_with("train c.toml --out r", &variables(rank, 3, port)));
+    let done = running.map(|running| running.wait().1);
+    assert!(began.elapsed() < SOON, "{done:?}");
+    let expected = format!("rank 0 has waited {} s for rank 2", SILENCE.1);
+    assert!(done[0].code == Some(1) && done[0].err.contains(&expected), "{done:?}");
+    assert!(done[1].code == Some(1) && done[1].err.contains("rank 1: rank 2 did not come"), "{done:?}");
+}
+
+/// Classes of another name, where no model is there that could know them.
+#[test]
+fn a_class_that_one_rank_alone_has_is_refused() {
+    let places = [0, 1].map(|_| photos::place("", photos::TRANSFORMS));
+    let config = places[0].read("c.toml").replace("\"photos\"", "\"/proc/self/cwd/photos\"");
+    places[0].write("c.toml", config.replace("batch_size = 5", "batch_size = 4") + "[distributed]\nshards = 2\n");
+    for part in ["train", "val"] {
+        let folder = places[1].path(&format!("photos/{part}"));
+        fs::rename(folder.join("blue"), folder.join("azure")).unwrap();
+    }
+    let done = together(&[&places[0], &places[1]], "train c.toml --out r");
+    let expected =
+        "its data has classes that the data of rank 0 does not have: `azure`; those of rank 0 are `blue` and `red`";
+    assert!(done.iter().all(|done| done.code == Some(1)), "{done:?}");
+    assert!(done[0].err.contains(expected) && !done[0].err.contains("the model does not know"), "{done:?}");
 }
 
 /// Any of them may be asked, by any signal.
@@ -241,7 +297,7 @@ fn all_processes_stop_with_everything_saved_when_one_is_asked_to() {
         match rank {
             None => running.signal(signal),
             // SAFETY: plain numbers; the process is of this test, and is not waited for before its parent is.
-            Some(rank) => drop(unsafe { libc::kill(process_of(&running, rank).unwrap(), signal) }),
+            Some(rank) => drop(unsafe { libc::kill(process_of(running.id(), rank).unwrap(), signal) }),
         }
         let (_, done) = running.wait();
         assert_eq!(done.code, Some(130), "{out}: {done:?}");
@@ -291,12 +347,12 @@ fn ranks_with_other_units_for_bf16_compute_without_them() {
     assert!(tensors("two") == tensors("one") && tensors("one") != tensors("plain"));
 }
 
-/// No process is left behind.
+/// No process is left behind, nor where they met.
 #[test]
 fn ranks_end_with_what_has_started_them() {
     let place = Place::with(&config("epochs = 3", ""));
     let running = under_way(&place, "r", Duration::from_millis(50));
-    let pids: Vec<i32> = (0..3).map(|rank| process_of(&running, rank).unwrap()).collect();
+    let pids: Vec<i32> = (0..3).map(|rank| process_of(running.id(), rank).unwrap()).collect();
     running.signal(libc::SIGKILL);
     drop(running);
     let began = Instant::now();
@@ -304,6 +360,8 @@ fn ranks_end_with_what_has_started_them() {
         assert!(began.elapsed() < SOON, "some are left");
         std::thread::sleep(Duration::from_millis(20));
     }
+    let left: Vec<_> = fs::read_dir(place.path("tmp")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
     place.ok("train --resume r --quiet --set train.max_steps=1 --device cpu");
 }
 

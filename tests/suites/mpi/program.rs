@@ -195,7 +195,7 @@ fn ranks_over_mpi_notice_that_one_is_gone() {
 
 #[test]
 fn a_rank_over_mpi_that_is_stopped_ends_the_others() {
-    hit(&[], 2, libc::SIGSTOP, &["rank 2 has failed: nothing was heard of it for 2 s"], 90);
+    hit(&[], 2, libc::SIGSTOP, &["rank 2 has failed: nothing was heard of it for 4 s"], 90);
 }
 
 #[test]

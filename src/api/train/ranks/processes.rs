@@ -19,7 +19,7 @@ use crate::checkpoint::Best;
 use crate::collective::Collective;
 use crate::collective::tcp::{Limits, Warn, World, join};
 use crate::config;
-use crate::data::Missing;
+use crate::data::{Fingerprint, Missing, UnknownClasses, listed};
 use crate::passes::PassOptions;
 use crate::terminal::say;
 use crate::train::files::sample::Sample;
@@ -99,6 +99,7 @@ pub fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
         let wrong =
             || Failure::Usage(format!("`{SILENCE}` is `{text}`, and must be a number of seconds from 0.1 to 86400"));
         limits.silence = Duration::from_secs_f64(seconds.ok_or_else(wrong)?);
+        limits.join = limits.silence;
     }
     let warn: Warn = Box::new(|text| say(&format!("warning: {text}")));
     let Found { rank, ranks, .. } = *found;
@@ -235,11 +236,27 @@ impl Processes {
         for (rank, given) in all.iter().enumerate().skip(1) {
             let other: String = read(rank, given)?;
             if other != fingerprint {
-                return Err(anyhow!("rank {rank} has other data than rank 0: {other}, not {fingerprint}").into());
+                let fingerprints = other.parse::<Fingerprint>().ok().zip(fingerprint.parse::<Fingerprint>().ok());
+                let what = fingerprints.and_then(|(other, own)| own.difference(&other));
+                let what = what.unwrap_or_else(|| "the samples".to_owned());
+                return Err(anyhow!(
+                    "rank {rank} has other data than rank 0: {what} differ\nhelp: all ranks need the same files"
+                )
+                .into());
             }
         }
         lead(leader, self.member.as_ref(), request, resumed)
     }
+}
+
+/// The error for classes that the data of rank 0 does not have. There need not be a model that was trained on those.
+fn other_classes(classes: &UnknownClasses) -> Failure {
+    anyhow!(
+        "its data has classes that the data of rank 0 does not have: {}; those of rank 0 are {}\nhelp: all ranks need the same files",
+        listed(&classes.unknown),
+        listed(&classes.known)
+    )
+    .into()
 }
 
 impl Agreed {
@@ -280,14 +297,16 @@ pub fn follow(
     let backend = backend.as_ref();
     // All compute alike, whatever each would find to be fastest.
     plan.choices.iter().for_each(|said| drop(backend.take_choices(said)));
-    let described = describe_data(&loaded)?;
     let take = match plan.digits {
         true => Take::Digits,
         false => Take::Source(Missing { download: false, mirrors: Vec::new(), fallback_digits: false }),
     };
     let experiment = &loaded.experiment;
-    let mut samples = input::take(experiment, &take, &mut |_| ())
-        .map_err(|error| samples::missing(error, experiment, "each rank reads its own"))?;
+    let mut samples = input::take(experiment, &take, &mut |_| ()).map_err(|error| match error.downcast_ref() {
+        Some(classes) => other_classes(classes),
+        None => samples::missing(error, experiment, "each rank reads its own"),
+    })?;
+    let described = describe_data(&loaded)?;
     samples.keep_photos(&loaded.experiment, Keeping::Training)?;
     balanced(&mut loaded, &samples)?;
     let passes = PassOptions { without: plan.without.clone(), stop_after: None };
@@ -299,12 +318,13 @@ pub fn follow(
     Planned { loaded: &loaded, data, plan: of_programs, backend, what: Use::Training, needs, passes: &passes }
         .require()?;
     let mut session = Session::unset(programs, backend, crate::model::task(&loaded.experiment))?;
+    // From here on the leader may begin, and this rank stops with all others. The first rank says it.
+    let interrupt = interrupt(false)?;
     let own = serde_json::to_vec(&samples.fingerprint.to_string()).context("the message to the other ranks")?;
     let Place { epoch, batch, step, best, extra, .. } = read(0, &first(member.gather(&own)?))?;
     session.hand_out()?;
     let state = RunState { epoch, batch, step, best, extra };
     let follower = Follower { experiment: &loaded.experiment, config: &plan.config, samples: &samples, pause_after };
     let (mut run, _folder) = follower.run((member.rank(), backend), session, state)?;
-    // The first rank says it.
-    Ok(follower::follow(&mut run, interrupt(false)?.as_ref())?)
+    Ok(follower::follow(&mut run, &interrupt)?)
 }
