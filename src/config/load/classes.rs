@@ -5,7 +5,7 @@ use super::expr::{CONTEXT, COUNTED, OF_HEAD, heads_named, names_parameter};
 use super::{Failure, Loaded};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::{LONGEST_PAIR, Source};
+use crate::config::language::sections::LONGEST_PAIR;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::{Node, Table, Value};
 use crate::graph::op::TargetKind;
@@ -203,19 +203,15 @@ fn not_there(experiment: &Experiment, name: &str) -> Diagnostic {
 
 /// What is wrong where a number is asked for that is not known; `why` says what is wrong with the data.
 fn not_known(experiment: &Experiment, (span, name): &(Span, String), why: Diagnostic) -> Diagnostic {
-    let source = &experiment.data.source;
-    // What is wrong with a table, a text or tensors has nothing to do with how many classes there are.
-    let read = source.is_counted_by_reading() || matches!(source, Source::Tensors(_));
-    if read && !why.labels.is_empty() {
+    // A fault of the data has its place, and nothing to do with who asks how many classes there are.
+    if !why.labels.is_empty() {
         return why;
     }
+    let source = &experiment.data.source;
     let is_tokens = name == COUNTED[1];
     let what = if is_tokens { "tokens" } else { "classes" };
     let mut error = Diagnostic::error(format!("the number of {what} is not known, and `${name}` asks for it"));
     error = error.at(*span, "what the data says").note(why.message).missing(why.missing);
-    if let Some(place) = why.labels.first() {
-        error = error.context(place.span, place.text.clone());
-    }
     error.help(match is_tokens {
         true if source.table().is_some() => {
             "give a column `type = \"tokens\"` in `[data.columns]`, one that no other key of `[data]` takes, and name it in `inputs` of `[model]`"

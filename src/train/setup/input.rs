@@ -30,7 +30,7 @@ mod named;
 mod table;
 mod text;
 
-use named::at_columns;
+use named::{at_columns, is_elsewhere};
 pub use table::codec as table_codec;
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -290,8 +290,12 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
                 None if e.downcast_ref::<data::table::OfValidation>().is_some() => "val_path",
                 _ => wrong_file(experiment, &e).or(paths.first().map(|(key, _)| *key)).unwrap_or("path"),
             };
-            at(experiment, format!("{e:#}"), &format!("data.{key}"), "the data is described here")
-                .missing(data::is_missing(&e))
+            let error = at(experiment, format!("{e:#}"), &format!("data.{key}"), "the data is described here")
+                .missing(data::is_missing(&e));
+            match is_elsewhere(experiment, &e) {
+                true => error.help("if the data is elsewhere, name its classes with `classes` in `[data]`: `check` needs no more of it"),
+                false => error,
+            }
         }),
     })
 }

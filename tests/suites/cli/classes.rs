@@ -111,9 +111,14 @@ fn classes_of_the_data_are_asked_for_where_they_can_be_known() {
     let asking = |data: &str| config(data).replace(LINEAR, "out_features = \"$classes\"");
     let place = Place::with(&asking(ONE_FOLDER));
     let error = place.fails("check c.toml", 2);
-    for part in ["`$classes` asks for it", "out_features = \"$classes\"", "cannot read the photos in `photos`"] {
+    for part in [
+        "error: cannot read the photos in `photos`",
+        "root = \"photos\"",
+        "name its classes with `classes` in `[data]`",
+    ] {
         assert!(error.contains(part), "{part}: {error}");
     }
+    assert!(!error.contains("$classes"), "{error}");
     // Names are enough, without the photos.
     place.write("named.toml", asking(&format!("{ONE_FOLDER}\nclasses = [\"ants\", \"bees\"]")));
     assert!(place.ok("check named.toml").out.contains("[6, 2]"));
@@ -127,6 +132,25 @@ fn classes_of_the_data_are_asked_for_where_they_can_be_known() {
     fs::rename(place.path("photos/cats"), place.path("cats")).unwrap();
     place.ok("train c.toml --resume r/last.safetensors --quiet --set train.epochs=2");
     assert_eq!(place.ok("eval r/last.safetensors --json").json()["per_class"].as_array().unwrap().len(), 3);
+}
+
+/// A fault of the data is the error, whoever asks for its classes, and whether they are known.
+#[test]
+fn the_data_is_at_fault_and_not_who_asks_for_its_classes() {
+    let list = "source = \"image_list\"\npath = \"m.csv\"\nvalidation_split = 0.25";
+    let place = Place::with(&config(list).replace(LINEAR, "out_features = \"$classes\""));
+    place.write("m.csv", "file_name;label\n1.jpg;ants\n");
+    let error = place.fails("check c.toml", 2);
+    assert!(error.starts_with("error: `m.csv`, line 1: the columns have semicolons between them"), "{error}");
+    assert!(
+        !error.contains("$classes") && !error.contains("`classes`") && error.contains("path = \"m.csv\""),
+        "{error}"
+    );
+    let shards = "source = \"webdataset\"\nshards = \"t.tar\"\nclasses = 2\nvalidation_split = 0.25";
+    place.write("c.toml", config(shards).replace(LINEAR, "out_features = \"$classes\""));
+    place.write("t.tar", vec![1; 1024]);
+    let error = place.fails("check c.toml", 2);
+    assert!(error.starts_with("error: `t.tar`") && !error.contains("$classes"), "{error}");
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Where the configuration names the columns that an error is about.
+//! Which keys of the configuration an error of the data is about.
 
 use crate::config::text::diagnostics::Span;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{WrongColumn, WrongColumns};
 use serde_json::{Value, json};
+use std::io;
 
 /// The error with each of its columns at the key, or the element of a list, that names it; `None` if none of them is written.
 pub fn at_columns(experiment: &Experiment, error: &anyhow::Error) -> Option<Diagnostic> {
@@ -39,4 +40,12 @@ fn strings(value: &Value, path: String, text: &str, found: &mut Vec<String>) {
         Value::Object(table) => table.iter().for_each(|(key, item)| strings(item, below(key), text, found)),
         _ => {}
     }
+}
+
+/// Whether data is not there whose classes, named, would be all that a model depends on.
+pub fn is_elsewhere(experiment: &Experiment, error: &anyhow::Error) -> bool {
+    let source = &experiment.data.source;
+    let unnamed = source.has_photos() && source.has_classes() == Some(true) && source.named_classes().is_none();
+    let is_missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    unnamed && error.chain().any(|cause| cause.downcast_ref().is_some_and(is_missing))
 }
