@@ -1,6 +1,7 @@
 //! The classes of a field.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 /// The classes of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +81,23 @@ pub fn in_order(names: &mut [String]) {
     }
 }
 
+/// Names that were found in data with one of each [`plain`] value: `1` where `1.0` is there, too. They are in order.
+pub fn distinct(names: &mut Vec<String>) {
+    in_order(names);
+    let mut seen = HashSet::new();
+    names.retain(|name| plain(name).is_none_or(|value| seen.insert(value.to_owned())));
+}
+
+/// The note about classes that were found in data and differ in capital letters alone; `None`: there are none.
+pub fn alike(place: &Path, names: &[String]) -> Option<String> {
+    let mut known: HashMap<String, &String> = HashMap::new();
+    let (a, b) = names.iter().find_map(|name| Some((known.insert(name.to_lowercase(), name)?, name)))?;
+    Some(format!(
+        "`{}`: `{a}` and `{b}` differ in capital letters alone, and are two classes: give both one name if they are the same",
+        place.display()
+    ))
+}
+
 impl Classes {
     /// So many classes without names.
     pub fn of(number: usize) -> Self {
@@ -126,6 +144,19 @@ mod tests {
         assert_eq!(places[7..], [None; 2]);
         let names = ["0.0", "1.0", "True"].map(str::to_owned);
         assert_eq!(["0", "1.0", "true", "2"].map(numbering(&names, false)), [Some(0), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn classes_found_in_data_are_one_for_each_value() {
+        let mut names = ["10", "2.0", "1.0", "1", "2", "true"].map(str::to_owned).to_vec();
+        distinct(&mut names);
+        assert_eq!(names, ["1", "10", "2", "true"], "by name, as one is no number");
+        let mut names = ["10.0", "2.0", "1.0", "1"].map(str::to_owned).to_vec();
+        distinct(&mut names);
+        assert_eq!(names, ["1", "2.0", "10.0"]);
+        let note = alike(Path::new("photos"), &["Ants", "ants", "bees"].map(str::to_owned)).unwrap();
+        assert!(note.starts_with("`photos`: `Ants` and `ants` differ in capital letters alone"), "{note}");
+        assert_eq!(alike(Path::new("photos"), &["ants", "bees"].map(str::to_owned)), None);
     }
 
     #[test]

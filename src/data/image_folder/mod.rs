@@ -1,8 +1,11 @@
 //! Photos in folders, a folder a class, as torchvision's `ImageFolder` has them. They are read when a batch asks for them.
 
+mod identity;
 pub(super) mod photos;
 mod scan;
+pub(super) mod twice;
 
+use super::classes::alike;
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
 use super::held::{UnknownClasses, listed, nearest};
@@ -15,6 +18,7 @@ pub use scan::images_below;
 use scan::{Listing, list, part};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+pub use twice::several;
 
 /// The folder of the samples that are trained on, where there is one for each part. Names of parts are found without regard to case.
 const TRAIN: &str = "train";
@@ -63,14 +67,18 @@ impl Describes for &ImageFolderOptions {
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
         let Parts { mut train, mut val, mut test } = FOUND.take(self, || self.parts())?;
         let parts = [Some(&mut train), Some(&mut val), test.as_mut()];
-        let notes = parts.into_iter().flatten().flat_map(|part| std::mem::take(&mut part.notes)).collect();
-        let spec = spec(&train.classes, &train.empty, None);
+        let mut notes: Vec<String> =
+            parts.into_iter().flatten().flat_map(|part| std::mem::take(&mut part.notes)).collect();
+        let (spec, names) = (spec(&train.classes, &train.empty, None), train.classes.clone());
         let split = |part: Listing| {
             let labels = part.labels.into_iter().flat_map(i32::to_ne_bytes).collect();
-            let files = Files::new(part.folder, part.images, self.strict)?;
-            Split::new(Arc::new(Photos::new(files, Targets::Values(labels), spec.fields.clone(), self.strict)))
+            let (files, identities) = Files::identified(part.folder, part.images, self.strict)?;
+            let photos = Photos::new(files, Targets::Values(labels), spec.fields.clone(), self.strict);
+            anyhow::Ok((Split::new(Arc::new(photos))?, identities))
         };
-        let (train, val, test) = (split(train)?, split(val)?, test.map(split).transpose()?);
+        let ((train, trained), (val, validated)) = (split(train)?, split(val)?);
+        let test = test.map(split).transpose()?.map(|(test, _)| test);
+        notes.extend(twice::notes(&self.root, (&train, &trained), (&val, &validated), Some(&names)));
         Ok(Dataset { test, notes, ..Dataset::new(spec, train, val) })
     }
 
@@ -125,21 +133,25 @@ impl ImageFolderOptions {
             "`{}` is a file; `root` is a folder with a folder of photos for each class",
             root.display()
         );
-        let Some(train) = part(root, &[TRAIN])? else {
-            let all = list(root, self.classes.as_deref())?;
+        let Some((train, beside)) = part(root, &[TRAIN])? else {
+            let mut all = list(root, self.classes.as_deref())?;
             self.require_images(&all, root)?;
             self.require_known(&all)?;
             require_named(&all)?;
+            self.note_alike(&mut all);
             let none = Listing { classes: all.classes.clone(), ..Listing::default() };
             return Ok(Parts { train: all, val: none, test: None });
         };
-        let trained = list(&train, self.classes.as_deref())?;
+        let mut trained = list(&train, self.classes.as_deref())?;
         require_part(root, &trained)?;
         self.require_images(&trained, &train)?;
         self.require_known(&trained)?;
         require_named(&trained)?;
-        let other = |folder: PathBuf| -> Result<Listing> {
-            let part = list(&folder, Some(&trained.classes))?;
+        trained.notes.extend(beside);
+        self.note_alike(&mut trained);
+        let other = |(folder, beside): (PathBuf, Option<String>)| -> Result<Listing> {
+            let mut part = list(&folder, Some(&trained.classes))?;
+            part.notes.extend(beside);
             self.require_known(&part)?;
             // Where the configuration names the classes, other folders are left out.
             if self.classes.is_none() {
@@ -151,6 +163,13 @@ impl ImageFolderOptions {
         let val = part(root, &VAL)?.map(other).transpose()?.unwrap_or(none);
         let test = part(root, &[TEST])?.map(other).transpose()?;
         Ok(Parts { train: trained, val, test })
+    }
+
+    /// Notes classes that may be meant to be one, unless the configuration names them.
+    fn note_alike(&self, part: &mut Listing) {
+        if self.classes.is_none() {
+            part.notes.extend(alike(&part.folder, &part.classes));
+        }
     }
 
     /// Refuses photos of classes that the model does not know.

@@ -7,6 +7,7 @@ use super::super::mask_file::read_mask;
 use super::super::photo::{read_photo, with_photo};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::transforms::{Image, ImageSource as _};
+use super::identity::Identity;
 use crate::files;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -64,13 +65,25 @@ impl Files {
     /// # Errors
     /// One is not there, or nothing can be known of it; unless that is no error.
     pub fn new(folder: PathBuf, paths: Vec<Box<Path>>, strict: bool) -> Result<Self> {
-        let size = |path: &Path| match files::uninterrupted(|| std::fs::metadata(folder.join(path))) {
-            Ok(metadata) => Ok(metadata.len()),
-            Err(_) if !strict => Ok(0),
-            Err(e) => Err(e).with_context(|| format!("cannot read the image `{}`", path.display())),
+        Ok(Files::identified(folder, paths, strict)?.0)
+    }
+
+    /// The same, with what each file is; `None` of one of which nothing can be known.
+    ///
+    /// # Errors
+    /// As for [`Files::new`].
+    pub fn identified(folder: PathBuf, paths: Vec<Box<Path>>, strict: bool) -> Result<(Self, Vec<Option<Identity>>)> {
+        let known = |path: &Path| {
+            let whole = folder.join(path);
+            match files::uninterrupted(|| std::fs::metadata(&whole)) {
+                Ok(metadata) => Ok((metadata.len(), Identity::by(&whole, &metadata).ok())),
+                Err(_) if !strict => Ok((0, None)),
+                Err(e) => Err(e).with_context(|| format!("cannot read the image `{}`", path.display())),
+            }
         };
-        let sizes = paths.iter().map(|path| size(path)).collect::<Result<_>>()?;
-        Ok(Files { folder, paths, sizes })
+        let known = paths.iter().map(|path| known(path)).collect::<Result<Vec<_>>>()?;
+        let (sizes, identities) = known.into_iter().unzip();
+        Ok((Files { folder, paths, sizes }, identities))
     }
 }
 

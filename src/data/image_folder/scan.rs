@@ -1,5 +1,6 @@
 //! Which images there are in the folders of classes.
 
+use super::identity::Identity;
 use super::photos::{ENDINGS, bytes_of_paths};
 use crate::files;
 use anyhow::{Context, Result, bail};
@@ -114,25 +115,39 @@ fn is_stray(name: &OsStr) -> bool {
     STRAY.iter().any(|stray| name.eq_ignore_ascii_case(stray))
 }
 
-/// The folder in `root` of one of these names, of which the first that is there counts. A name in other letters counts, too, if
-/// the folder has folders in it: it might be a class.
+/// The folder in `root` of one of these names, of which the first that is there counts, and the note about others. A name in other
+/// letters counts, too, if the folder has folders in it: it might be a class.
 ///
 /// # Errors
 /// A folder cannot be read.
-pub fn part(root: &Path, names: &[&str]) -> Result<Option<PathBuf>> {
+pub fn part(root: &Path, names: &[&str]) -> Result<Option<(PathBuf, Option<String>)>> {
+    let mut found: Vec<PathBuf> = Vec::new();
     for folder in names.iter().map(|name| root.join(name)) {
         if is_folder(&folder)? {
-            return Ok(Some(folder));
+            found.push(folder);
         }
     }
     let is_part = |entry: &DirEntry| names.iter().any(|name| entry.file_name().eq_ignore_ascii_case(name));
     for entry in entries(root)?.iter().filter(|entry| is_part(entry)) {
         let path = entry.path();
-        if is_folder(&path)? && entries(&path)?.iter().any(|inside| inside.path().is_dir()) {
-            return Ok(Some(path));
+        if !found.contains(&path) && is_folder(&path)? && entries(&path)?.iter().any(|inside| inside.path().is_dir()) {
+            found.push(path);
         }
     }
-    Ok(None)
+    let Some((first, others)) = found.split_first() else { return Ok(None) };
+    // Where letters do not count, one folder is found by two names.
+    let own = Identity::of(first)?;
+    for other in others {
+        if Identity::of(other)? != own {
+            let [taken, left] = [first, other].map(|path| shown(path, root));
+            let note = format!(
+                "`{}` has `{taken}` and `{left}`: `{taken}` is taken, and `{left}` is not looked at",
+                root.display()
+            );
+            return Ok(Some((first.clone(), Some(note))));
+        }
+    }
+    Ok(Some((first.clone(), None)))
 }
 
 /// The images in `folder` and in the folders below it, by their endings, in the order of their names. Hidden ones are left
@@ -255,28 +270,6 @@ pub fn is_folder(path: &Path) -> Result<bool> {
 fn is_image(path: &Path) -> bool {
     let ending = path.extension().and_then(OsStr::to_str);
     ending.is_some_and(|ending| ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)))
-}
-
-/// What a folder is, whatever way leads to it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Identity(#[cfg(unix)] (u64, u64), #[cfg(not(unix))] PathBuf);
-
-impl Identity {
-    fn of(folder: &Path) -> Result<Self> {
-        Self::read(folder).with_context(|| format!("cannot read the folder `{}`", folder.display()))
-    }
-
-    #[cfg(unix)]
-    fn read(folder: &Path) -> std::io::Result<Self> {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = fs::metadata(folder)?;
-        Ok(Identity((metadata.dev(), metadata.ino())))
-    }
-
-    #[cfg(not(unix))]
-    fn read(folder: &Path) -> std::io::Result<Self> {
-        Ok(Identity(fs::canonicalize(folder)?))
-    }
 }
 
 fn shown(path: &Path, root: &Path) -> String {

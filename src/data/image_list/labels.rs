@@ -1,6 +1,6 @@
 //! From the labels in a list to targets.
 
-use super::super::classes::{in_order, value};
+use super::super::classes::{distinct, numbering, value};
 use super::super::held::UnknownClasses;
 use super::Kind;
 use super::table::Cell;
@@ -185,9 +185,9 @@ impl Raw {
 
 /// The names of the classes in order, and the class that each word means.
 ///
-/// Without `named` they are the words that are trained on: in the order of numbers if all are numbers, else by name. With it, a word is
-/// the name of a class or, unless there are numbers among the names, its number, counted from 0. If they are those that a model was
-/// `trained` on, it is a name.
+/// Without `named` they are the words that are trained on: in the order of numbers if all are numbers, else by name. `1` and `1.0` are one class. With it,
+/// a word is the name of a class or, unless there are numbers among the names, its number, counted from 0. If they are those that a
+/// model was `trained` on, it is a name.
 ///
 /// # Errors
 /// A word is no class.
@@ -197,15 +197,13 @@ pub fn classes(words: &Words, named: Option<&[String]>, trained: bool) -> Result
         None => {
             let mut names: Vec<String> =
                 words.list.iter().filter(|word| word.trained).map(|word| word.text.clone()).collect();
-            in_order(&mut names);
+            distinct(&mut names);
             names
         }
     };
-    let by_name: HashMap<&str, u32> = (0..).zip(&names).map(|(class, name)| (name.as_str(), class)).collect();
-    let by_number = named.is_some() && !trained && names.iter().all(|name| name.parse::<f64>().is_err());
+    let number = numbering(&names, named.is_some() && !trained);
     let class = |word: &Word| {
-        let number = || word.text.parse().ok().filter(|number| by_number && (*number as usize) < names.len());
-        by_name.get(word.text.as_str()).copied().or_else(number).ok_or_else(|| {
+        number(&word.text).map(|class| class as u32).ok_or_else(|| {
             let known = match named {
                 Some(_) => format!("the classes are {}", listed(&names)),
                 None => "no photo that is trained on has it".to_owned(),
@@ -214,7 +212,7 @@ pub fn classes(words: &Words, named: Option<&[String]>, trained: bool) -> Result
         })
     };
     if trained {
-        let is_unknown = |word: &&Word| !by_name.contains_key(word.text.as_str());
+        let is_unknown = |word: &&Word| number(&word.text).is_none();
         let short = |word: &Word| shown(&word.text);
         let unknown: Vec<String> = words.list.iter().filter(is_unknown).map(short).collect();
         let own: Vec<String> = words.list.iter().map(short).collect();
@@ -224,6 +222,7 @@ pub fn classes(words: &Words, named: Option<&[String]>, trained: bool) -> Result
         }
     }
     let classes = words.list.iter().map(class).collect::<Result<_>>()?;
+    drop(number);
     Ok((names, classes))
 }
 

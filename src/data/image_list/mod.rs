@@ -7,9 +7,11 @@ mod table;
 
 pub use numbers::{Numbers, numbers};
 
+use super::classes::alike;
 use super::field::{INPUTS, Role, TARGETS};
 use super::found::Found;
 use super::image_folder::photos::{Files, Masks, Photos, Targets, bytes_of_paths};
+use super::image_folder::twice;
 use super::progress::Event;
 use super::unreadable::most_unreadable;
 use super::weights::{no_weight, weight, weighted};
@@ -134,7 +136,7 @@ impl Describes for &ImageListOptions {
     }
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Lists { spec, parts, notes, .. } = FOUND.take(self, || self.lists())?;
+        let Lists { spec, parts, mut notes, .. } = FOUND.take(self, || self.lists())?;
         let tested = !parts[2].paths.is_empty();
         let [train, val, test] = parts.map(|part| {
             let targets = match &self.kind {
@@ -144,16 +146,20 @@ impl Describes for &ImageListOptions {
                 }
                 _ => Targets::Values(part.targets),
             };
-            let photos = Files::new(part.folder, part.paths, self.strict)?;
+            let (photos, identities) = Files::identified(part.folder, part.paths, self.strict)?;
             let of_photos = spec.fields.iter().filter(|field| field.role != Role::Weight).cloned().collect();
             let split = Split::new(Arc::new(Photos::new(photos, targets, of_photos, self.strict)))?;
-            match &self.sample_weight {
-                Some(column) => weighted(&split, part.weights, &format!("the column `{column}`")),
-                None => Ok(split),
-            }
+            let split = match &self.sample_weight {
+                Some(column) => weighted(&split, part.weights, &format!("the column `{column}`"))?,
+                None => split,
+            };
+            anyhow::Ok((split, identities))
         });
-        let test = if tested { Some(test?) } else { None };
-        Ok(Dataset { test, notes, ..Dataset::new(spec, train?, val?) })
+        let test = if tested { Some(test?.0) } else { None };
+        let ((train, trained), (val, validated)) = (train?, val?);
+        let names = spec.classes().and_then(|classes| classes.names.as_deref());
+        notes.extend(twice::notes(&self.path, (&train, &trained), (&val, &validated), names));
+        Ok(Dataset { test, notes, ..Dataset::new(spec, train, val) })
     }
 
     fn footprint(&self) -> Footprint {
@@ -228,7 +234,7 @@ impl ImageListOptions {
             // What is in the files is not looked at yet.
             Kind::Mask { .. } => (self.classes.clone().context("masks tell no names of classes")?, Vec::new()),
         };
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = alike(&self.path, &names).filter(|_| self.classes.is_none()).into_iter().collect();
         for (at, part) in parts.iter_mut().enumerate() {
             let list = found[at].as_ref().or(found[0].as_ref());
             part.targets = std::mem::take(&mut part.labels).targets(&self.kind, &classes, names.len())?;

@@ -421,3 +421,52 @@ fn no_list_that_is_cut_off_is_shorter_than_its_lines() {
         }
     }
 }
+
+/// A number is one class however it is written, also to a model that is trained.
+#[test]
+fn numbers_are_one_class_in_every_form() {
+    let place = folder(&PICTURES);
+    let mut options = options(&place, "a.csv", "file_name,label\n1.png,1.0\n2.png,2\nmore/3.png,1\n4.png,10.0\n");
+    let found = set(&options);
+    assert_eq!((names(&found), labels(&found.train)), (vec!["1", "2", "10.0"], vec![0, 1, 0, 2]));
+    options.classes = Some(["1.0", "2.0", "10"].map(str::to_owned).to_vec());
+    for trained in [false, true] {
+        options.trained = trained;
+        assert_eq!(labels(&set(&options).train), [0, 1, 0, 2], "{trained}");
+    }
+    assert!(found.notes.is_empty());
+}
+
+#[test]
+fn what_may_be_a_mistake_has_a_note() {
+    let place = folder(&PICTURES);
+    let text =
+        "file_name,label,split\n1.png,ants,train\n2.png,Ants,train\n2.png,Ants,train\n./more/../1.png,ants,val\n";
+    let options = options(&place, "a.csv", text);
+    let (found, path) = (set(&options), options.path.display());
+    assert_eq!(
+        found.notes,
+        [
+            format!(
+                "`{path}`: `Ants` and `ants` differ in capital letters alone, and are two classes: give both one name if they are the same"
+            ),
+            format!(
+                "`{path}`: 1 photo, `./more/../1.png`, is both trained on and validated on: the same files have several names or lines. What is validated is better than on new photos"
+            ),
+        ]
+    );
+    fs::write(&options.path, "file_name,label\n1.png,ants\n2.png,bees\n1.png,bees\n").unwrap();
+    let notes = set(&options).notes;
+    assert!(
+        notes.len() == 1 && notes[0].contains("1 photo, `1.png`, is in two classes, as `ants` and `bees`"),
+        "{notes:?}"
+    );
+    // The same list on both sides.
+    let same = ImageListOptions { val_path: Some(options.path.clone()), ..options.clone() };
+    let notes = set(&same).notes;
+    assert!(notes.len() == 2 && notes[1].contains("3 photos, such as `1.png`, are both trained on"), "{notes:?}");
+    // Numbers may differ from line to line.
+    let numbers = ImageListOptions { kind: Kind::Numbers { range: None }, ..options };
+    fs::write(&numbers.path, "file_name,label\n1.png,1\n1.png,2\n").unwrap();
+    assert_eq!(set(&numbers).notes, [""; 0]);
+}

@@ -1,7 +1,7 @@
 //! Texts of a table, or pairs of them, each of a class: samples of as many tokens as each has, in batches of some lengths.
 
 use super::super::Split;
-use super::super::classes::{Classes, in_order, numbering, value};
+use super::super::classes::{Classes, distinct, numbering, value};
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, PAIR_START, TARGETS};
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
@@ -199,7 +199,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
             let of_rows = || {
                 let mut names: Vec<String> =
                     written.labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
-                in_order(&mut names);
+                distinct(&mut names);
                 names
             };
             codec(options, tokenizer, options.classes.clone().unwrap_or_else(of_rows))

@@ -1,5 +1,6 @@
 //! Notes about samples that are divided into those that are trained on and those that are held out.
 
+use crate::data::image_folder::several;
 use crate::data::{Dataset, Source, Split};
 use std::collections::{BTreeSet, HashSet};
 
@@ -26,11 +27,7 @@ pub(super) fn on_both_sides(source: &Source, train: &Split, val: &Split) -> Opti
     // Of a large list only the names of the smaller side are in memory.
     let held: HashSet<String> = names(val).collect();
     let both: BTreeSet<String> = names(train).filter(|name| held.contains(name)).collect();
-    let example = both.first()?;
-    let photos = match both.len() {
-        1 => format!("1 photo, `{example}`, is"),
-        n => format!("{n} photos, such as `{example}`, are"),
-    };
+    let photos = several(both.len(), both.first()?);
     Some(format!(
         "{photos} both trained on and validated on: the list names photos several times, and `validation_split` divides its lines. What is validated \
          is better than on new photos: say by a column `split` or by `val_path` which lines to validate on"
