@@ -10,13 +10,18 @@ use std::sync::Arc;
 /// What a text says that a sample weighs.
 ///
 /// # Errors
-/// It is no number of at least 0: what there is, for a message.
+/// It is no number of at least 0, or one that is too large: what there is, for a message.
 pub fn weight(text: &str) -> Result<f32, String> {
     let text = text.trim();
+    let shown = || format!("`{}`", text.chars().take(40).collect::<String>());
     match text.parse::<f32>() {
         Ok(weight) if is_weight(weight) => Ok(weight),
+        // The number may be finite in double precision.
+        Ok(_) if text.parse::<f64>().is_ok_and(|weight| weight.is_finite() && weight > 0.0) => {
+            Err(format!("{}, which is too large for single precision (its largest number is 3.4e38)", shown()))
+        }
         _ if text.is_empty() => Err("nothing".to_owned()),
-        _ => Err(format!("`{}`", text.chars().take(40).collect::<String>())),
+        _ => Err(shown()),
     }
 }
 
@@ -117,8 +122,10 @@ mod tests {
     fn weights_are_numbers_of_at_least_0() {
         assert_eq!((weight(" 1.5 "), weight("0")), (Ok(1.5), Ok(0.0)));
         assert_eq!(
-            ["", " ", "-1", "inf", "NaN", "1e40", "much"].map(|text| weight(text).unwrap_err()),
-            ["nothing", "nothing", "`-1`", "`inf`", "`NaN`", "`1e40`", "`much`"]
+            ["", " ", "-1", "inf", "NaN", "-1e40", "much"].map(|text| weight(text).unwrap_err()),
+            ["nothing", "nothing", "`-1`", "`inf`", "`NaN`", "`-1e40`", "`much`"]
         );
+        let large = weight("1e39").unwrap_err();
+        assert_eq!(large, "`1e39`, which is too large for single precision (its largest number is 3.4e38)");
     }
 }

@@ -87,6 +87,11 @@ fn photos_of_a_list_have_weights() {
             format!("`list.csv`, line 3: the column `weight` has {has}, and a weight is a number of at least 0");
         assert!(error.contains(&expected), "{error}");
     }
+    let error = broken("1e39");
+    assert!(
+        error.contains("line 3: the column `weight` has `1e39`, which is too large for single precision"),
+        "{error}"
+    );
     photos(&place, &[0, 1], &[2], |_| "0".into());
     let error = place.fails("train c.toml --quiet --out none", 1);
     assert!(error.contains("every weight in the column `weight` is 0"), "{error}");
