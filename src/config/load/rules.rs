@@ -1,5 +1,6 @@
 //! What sections must agree on among themselves.
 
+mod cache;
 mod carried;
 mod heads;
 mod masks;
@@ -9,7 +10,7 @@ mod trainings;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
 use crate::config::language::sections::{
-    Cache, Course, Curve, Length, Loss, Method, Metric, Monitor, RANDOM_TRANSFORMS, Source, Transform,
+    Course, Curve, Length, Loss, Method, Metric, Monitor, RANDOM_TRANSFORMS, Source, Transform,
 };
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
@@ -41,7 +42,7 @@ pub(super) fn check(experiment: &Experiment, unread: &[&'static str], sink: &Sin
     rules.downloads();
     rules.samples_of_text();
     rules.bits_per_byte();
-    rules.cache();
+    cache::check(experiment, &rules.reporter);
     rules.sweep();
 }
 
@@ -434,32 +435,6 @@ impl Rules<'_> {
         if !files.download && files.mirrors.is_some() {
             let warning = Diagnostic::warning(Lint::NoEffect, "`mirrors` in `[data]` has no effect");
             self.reporter.at_keys(warning, "data.mirrors", "nothing is fetched", "data.download", "because of this");
-        }
-    }
-
-    /// Photos are kept, and tables lie somewhere; what says how is of no use without.
-    fn cache(&self) {
-        let (data, loading) = (&self.experiment.data, &self.experiment.data.loading);
-        let table = data.source.table().is_some();
-        if loading.cache != Cache::None && !data.source.has_photos() && !table {
-            let error = Diagnostic::error(format!(
-                "`cache` keeps photos and the rows of tables, and `{}` has neither",
-                data.source.type_name()
-            ))
-            .help("leave it out: these samples are in memory already");
-            self.reporter.at_keys(error, "data.cache", "nothing to keep", "data.source", "no photos, no table");
-        }
-        let size = (loading.cache == Cache::None).then_some("there is no `cache`");
-        let size = if table { Some("a table has no part that is left out") } else { size };
-        // Without `cache` a table that is too large for memory goes to the folder.
-        let unused = if table { loading.cache == Cache::Memory } else { loading.cache != Cache::Disk };
-        let folder = unused.then_some("`cache` is not \"disk\"");
-        let given = [loading.cache_size.is_some(), loading.cache_dir.is_some()];
-        for ((key, why), given) in [("cache_size", size), ("cache_dir", folder)].into_iter().zip(given) {
-            if let Some(why) = why.filter(|_| given) {
-                let warning = Diagnostic::warning(Lint::NoEffect, format!("`{key}` in `[data]` has no effect"));
-                self.reporter.at_key(warning, &format!("data.{key}"), why);
-            }
         }
     }
 

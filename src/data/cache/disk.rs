@@ -2,7 +2,7 @@
 //!
 //! One process at a time adds to them, the one that holds the lock on the index; others read what was there when they began. Pixels are
 //! added at the end of their file, and their row to the index when they are there. So nothing that a reader knows of ever changes,
-//! but for files that are made anew, and what is read is held to the hash in its row.
+//! but for files that are made anew and pixels that are damaged, and what is read is held to the hash in its row.
 
 use super::super::claims::MAX_DECODED;
 use super::super::transforms::Image;
@@ -15,7 +15,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Largest index that is read: of some ten million images.
 const MAX_INDEX: u64 = 1 << 30;
@@ -42,6 +42,8 @@ struct Ends {
     rows: u64,
     /// The samples whose pixels threads are writing.
     writing: Vec<usize>,
+    /// Of samples whose pixels were found damaged, where those begin and how many bytes they take.
+    damaged: HashMap<usize, (u64, u64)>,
 }
 
 /// The error where photos cannot be kept.
@@ -163,13 +165,23 @@ impl Disk {
                 return Some(Image { sides: [h, w], channels, pixels });
             }
         }
-        // A power cut may have left the row and not the pixels. They are added anew.
-        if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample)
-            && place.take_if(|known| *known == row).is_some()
-        {
+        // A power cut may have left the row and not the pixels. They are written anew.
+        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let taken = rows.get_mut(sample).and_then(|place| place.take_if(|known| *known == row));
+        drop(rows);
+        if taken.is_some() {
             budget.images.fetch_sub(1, Ordering::Relaxed);
+            if let Some(ends) = &self.ends {
+                lock(ends).damaged.insert(sample, (row.offset, row.bytes()));
+            }
         }
         None
+    }
+
+    /// Whether damaged pixels of a sample have so many bytes: its own take their place.
+    pub fn replaces(&self, sample: usize, bytes: u64) -> bool {
+        let known = |ends| lock(ends).damaged.get(&sample).is_some_and(|(_, damaged)| *damaged == bytes);
+        self.ends.as_ref().is_some_and(known)
     }
 
     fn row(&self, sample: usize) -> Option<Row> {
@@ -181,22 +193,28 @@ impl Disk {
         let (Some(ends), Some(located)) = (&self.ends, self.samples.get(sample)) else { return false };
         let [h, w] = image.sides;
         // A place of its own, so that threads need not wait for each other's pixels.
-        let lock = || ends.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = {
-            let mut ends = lock();
+            let mut ends = lock(ends);
             // Where one epoch follows the other, two threads may come to a sample at once.
             if ends.writing.contains(&sample) || self.row(sample).is_some_and(|row| row.stamp == stamp) {
                 return false;
             }
             ends.writing.push(sample);
-            let offset = ends.pixels;
-            ends.pixels += image.pixels.len() as u64;
-            offset
+            let bytes = image.pixels.len() as u64;
+            // What others have read of damaged ones is held to its hash, and so is what they read now.
+            match ends.damaged.remove(&sample).filter(|(_, damaged)| *damaged == bytes) {
+                Some((offset, _)) => offset,
+                None => {
+                    let offset = ends.pixels;
+                    ends.pixels += bytes;
+                    offset
+                }
+            }
         };
         let shape = [h, w, image.channels].map(|side| side as u32);
         let row = Row { image: *located, stamp, offset, shape, pixels: hash(&image.pixels) };
         let pixels = write_at(&self.pixels, &image.pixels, offset);
-        let mut ends = lock();
+        let mut ends = lock(ends);
         let written = pixels.and_then(|()| write_at(&self.index, &row.to_bytes(), ends.rows));
         if written.is_ok() {
             ends.rows += ROW as u64;
@@ -214,6 +232,10 @@ impl Disk {
         }
         true
     }
+}
+
+fn lock(ends: &Mutex<Ends>) -> MutexGuard<'_, Ends> {
+    ends.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens both files, to be written to, and makes what is not there.
@@ -259,14 +281,15 @@ fn begin(pixels: &File, index: &File, end: u64, is_empty: bool) -> io::Result<En
     pixels.set_len(end)?;
     let size = index.metadata()?.len();
     let header = HEADER.len() as u64;
-    if is_empty || size < header {
+    let rows = if is_empty || size < header {
         index.set_len(0)?;
         write_at(index, HEADER, 0)?;
-        return Ok(Ends { pixels: end, rows: header, writing: Vec::new() });
-    }
-    let rows = header + (size - header) / ROW as u64 * ROW as u64;
+        header
+    } else {
+        header + (size - header) / ROW as u64 * ROW as u64
+    };
     index.set_len(rows)?;
-    Ok(Ends { pixels: end, rows, writing: Vec::new() })
+    Ok(Ends { pixels: end, rows, writing: Vec::new(), damaged: HashMap::new() })
 }
 
 /// Writes all bytes, at a place of the file.

@@ -233,7 +233,12 @@ impl Area {
             return None;
         }
         let [h, w] = photo.sides();
-        let bytes = output_shape(&self.transforms, &[h, w, 3].into()).ok()?.len() as u64 + index::OVERHEAD;
+        let pixels = output_shape(&self.transforms, &[h, w, 3].into()).ok()?.len() as u64;
+        let bytes = match &self.held {
+            // Those have been counted, and another row is added.
+            Held::Disk(disk) if disk.replaces(sample, pixels) => index::OVERHEAD,
+            _ => pixels + index::OVERHEAD,
+        };
         if !self.budget.take(bytes) {
             return None;
         }

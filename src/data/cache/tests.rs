@@ -207,6 +207,34 @@ fn what_is_left_of_the_files_is_never_wrong() {
     assert!(tried.into_inner() > 100);
 }
 
+/// Also in a cache that has room for no other photo.
+#[test]
+fn damaged_pixels_are_replaced_where_they_are() {
+    let place = tempfile::tempdir().unwrap();
+    let (file, list) = (golden("420-37x53-edges"), [RESIZE, CROP]);
+    let stamp = stamped(place.path(), "a", &file);
+    let whole = 4 * (10 * 10 * 3 + index::OVERHEAD);
+    let run = |limit: u64| {
+        let cache = Cache::new(Keep::Disk(place.path().join("cache")), limit);
+        let area = area(&cache, &list);
+        let made = (0..4).filter(|sample| through(&area, &list, *sample, stamp, &file, 0).1).count();
+        (made, cache.kept().images, cache.kept().bytes)
+    };
+    assert_eq!(run(whole), (4, 4, whole));
+    let files = || fs::read_dir(place.path().join("cache")).unwrap().map(|entry| entry.unwrap().path());
+    let pixels = files().find(|path| path.extension().unwrap() == "pixels").unwrap();
+    let sound = fs::read(&pixels).unwrap();
+    for round in 1..4 {
+        let mut damaged = sound.clone();
+        damaged[300..900].fill(0);
+        fs::write(&pixels, damaged).unwrap();
+        let limit = whole + round * 2 * index::OVERHEAD;
+        assert_eq!(run(limit), (2, 4, limit), "{round}");
+        assert_eq!(fs::read(&pixels).unwrap(), sound, "{round}");
+        assert_eq!(run(limit).0, 0, "{round}");
+    }
+}
+
 /// Two runs at once: one adds, the other reads, and both come to the same.
 #[test]
 fn one_run_adds_and_others_read() {

@@ -74,6 +74,7 @@ macro_rules! mistakes {
 }
 
 const CONV: &str = r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, padding = 1 }"#;
+const SYNTHETIC: &str = "source = \"synthetic\"\nshape = [3, 8, 8]\nclasses = 10";
 const SGD: &str = "type = \"sgd\"\nlr = 0.1";
 
 mistakes! {
@@ -171,6 +172,7 @@ mistakes! {
         [("batch_size = 32", "cache_size = \"2 gigabytes\"")],
         [("batch_size = 32", "cache_size = \"2 GiB\"\ncache_dir = \"kept\"")],
         [("batch_size = 32", "cache_dir = \"\"")],
+        [(SYNTHETIC, "source = \"image_folder\"\nroot = \"a\"\ncache = \"disk\"\ncache_dir = \"a/train/ants\"\ntransforms = [{ type = \"resize\", size = [8, 8] }]")],
     ];
     larger_images: [
         [("\"relu\"", r#"{ type = "conv_transpose2d", kernel_size = 2 }"#)],
