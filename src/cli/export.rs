@@ -56,13 +56,13 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     }
     let (from, out) = (&checkpoint_of(&args.checkpoint)?, &args.out);
     let options = onnx::Options { softmax: args.softmax, preprocess: args.preprocess };
-    let format = match out == Path::new("-") {
+    let streamed = || match options == onnx::Options::default() {
+        true => Format::Safetensors,
         // Options of the whole model say that it is meant.
-        true if options != onnx::Options::default() => Some(Format::Onnx),
-        true => Some(Format::Safetensors),
-        false => Format::of(out),
+        false => Format::Onnx,
     };
-    let Some(format) = format else {
+    let is_stream = || Output::at(out).is_ok_and(|out| out.is_stream());
+    let Some(format) = Format::of(out).or_else(|| is_stream().then(streamed)) else {
         return Err(Failure::Usage(format!(
             "cannot write `{}`: its ending gives the format\nhelp: .safetensors or .pth (PyTorch) for the weights, .onnx for the whole model, .json for the tokenizer of a model of texts",
             out.display()

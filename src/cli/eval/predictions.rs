@@ -34,18 +34,16 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that the ending of a file's name asks for; `-` is a table.
+    /// The form that the ending of a file's name asks for; a stream without one is a table.
     ///
     /// # Errors
     /// It asks for none.
     pub fn of(path: &Path) -> Result<Form, Failure> {
-        if path == Path::new("-") {
-            return Ok(Form::Csv);
-        }
         let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
         match ending.as_deref() {
             Some("csv") => Ok(Form::Csv),
             Some("jsonl" | "ndjson") => Ok(Form::JsonLines),
+            _ if Output::at(path).is_ok_and(|out| out.is_stream()) => Ok(Form::Csv),
             _ => Err(Failure::Usage(format!(
                 "the ending of `{}` names no format\nhelp: end the name with .csv or .jsonl",
                 path.display()

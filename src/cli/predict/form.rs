@@ -4,6 +4,7 @@ use super::super::args::{PredictArgs, PredictFormat};
 use super::rows::Rows;
 use crate::api::failure::Failure;
 use crate::data::table::RowsAs;
+use crate::files::output::Output;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
@@ -86,7 +87,7 @@ impl Form {
                 _ => {
                     let form = if out.extension().is_none() { Form::of_files(files, rows)? } else { None };
                     // As without a name.
-                    let form = form.or((out == Path::new("-")).then_some(text));
+                    let form = form.or(Output::at(out).is_ok_and(|out| out.is_stream()).then_some(text));
                     form.ok_or_else(|| {
                         Failure::Usage(format!(
                             "the ending of `{}` names no format\nhelp: name one with --format text, csv, jsonl or parquet, or end the name with .csv, .jsonl or .parquet",

@@ -101,10 +101,10 @@ fn place(args: &ReportArgs, runs: &[Run]) -> Result<Output, Failure> {
 
 /// Writes the page; what is on it, where it is, and its bytes.
 fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, Output, usize), Failure> {
-    let is_page = |out: &Path| out == Path::new("-") || out.extension().is_some_and(|suffix| suffix == "html");
-    if let Some(out) =
-        args.out.as_deref().filter(|out| !is_page(out) && !Output::at(out).is_ok_and(|out| out.is_stream()))
-    {
+    let is_page = |out: &Path| {
+        out.extension().is_some_and(|suffix| suffix == "html") || Output::at(out).is_ok_and(|out| out.is_stream())
+    };
+    if let Some(out) = args.out.as_deref().filter(|out| !is_page(out)) {
         return Err(Failure::Usage(format!("cannot write `{}`: the format is .html", out.display())));
     }
     let runs = runs::read(&args.runs, Wanted::All)?;

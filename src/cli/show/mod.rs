@@ -17,6 +17,7 @@ use crate::api::samples;
 use crate::api::what::{expect_apart, expect_no_input, output};
 use crate::config::Experiment;
 use crate::data::{DataSpec, LoaderOptions, Position, Split, mask, output_shape, transformed};
+use crate::files::output::Output;
 use crate::graph::DType;
 use crate::terminal::{one_line, say, thousands};
 use crate::train::setup::input::{mixing, table_columns, table_notes, transforms};
@@ -26,7 +27,7 @@ use measure::{Measured, measure};
 use png::ColorType;
 use serde_json::{Value, json};
 use sheet::Shown;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Classes that all have a bar. Of more, the largest and the smallest have one.
@@ -35,9 +36,9 @@ const MANY_CLASSES: usize = 20;
 /// Measures the images of a split, and draws some of them as a model is given them.
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let out = args.out.as_deref().map(output).transpose()?;
-    let is_image = |out: &Path| out == Path::new("-") || out.extension().is_some_and(|suffix| suffix == "png");
-    if let Some(out) = args.out.as_deref().filter(|out| !is_image(out)) {
-        return Err(Failure::Usage(format!("cannot write `{}`: the format is .png", out.display())));
+    let is_image = |out: &Output| out.is_stream() || out.path().extension().is_some_and(|suffix| suffix == "png");
+    if let Some(out) = out.as_ref().filter(|out| !is_image(out)) {
+        return Err(Failure::Usage(format!("cannot write `{}`: the format is .png", out.path().display())));
     }
     if let Some(out) = &out {
         expect_apart(out, "--out", args.output.json)?;

@@ -83,10 +83,20 @@ fn a_dash_is_standard_output() {
         [("export r", "w.safetensors"), ("export r --softmax", "w.onnx"), ("data show c.toml --out", "s.png")]
     {
         place.ok(&format!("{command} {file}"));
-        let all = place.command(&format!("{command} -")).output().unwrap();
-        assert!(all.status.success() && all.stdout == fs::read(place.path(file)).unwrap(), "{command}");
-        assert!(!all.stderr.is_empty(), "{command} says what it did");
+        for out in ["-", "/dev/stdout"] {
+            let all = place.command(&format!("{command} {out}")).output().unwrap();
+            assert!(all.status.success() && all.stdout == fs::read(place.path(file)).unwrap(), "{command} {out}");
+            assert!(!all.stderr.is_empty(), "{command} says what it did");
+        }
     }
+    // A stream without an ending has the format of `-`, and one with an ending its own.
+    assert_eq!(place.ok("eval r --predictions /dev/stdout").out, place.read("p.csv"));
+    let [named, unnamed] = ["-", "/dev/stdout"].map(|out| place.ok(&format!("predict r a.png --out {out}")).out);
+    assert_eq!(named, unnamed);
+    place.ok("eval r --predictions /dev/null");
+    pipe(&place.path("answers.jsonl"));
+    let objects = through(&place, "eval r --predictions", "answers.jsonl", &place.path("answers.jsonl"));
+    assert!(objects.starts_with(b"{"), "{objects:?}");
     let trace = place.ok("bench c.toml --steps 1 --trace -");
     assert!(trace.out.starts_with('[') && trace.err.contains("samples/s"), "{}", trace.err);
     for command in [
