@@ -120,7 +120,7 @@ pub struct Overrides {
     /// Take a key or a section out of the configuration, as in `--unset schedule` (repeatable)
     ///
     /// It applies before any `--set`.
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_hint = ValueHint::Other, value_parser = Suggest::keys(), hide_possible_values = true)]
     pub unset: Vec<String>,
     /// Device to run on, instead of the configuration's: auto, cpu, cuda, cuda:N
     ///

@@ -1,48 +1,19 @@
 //! `runner completions` and `runner schema`.
 
+mod words;
+
 use super::args::Cli;
+use super::suggest::{KEYS, SETTINGS};
 use crate::api::failure::Failure;
 use crate::config::schema::schema as language_schema;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::process::ExitCode;
 
-/// Bash ends words at `=` and `:`, which stand within ours (`data.source=mnist`, `cuda:0`). This joins them for the
-/// function above, and takes off its answers what bash has as a word of its own.
-const WHOLE_WORDS: &str = r#"
-_runner_whole_words() {
-    local -a words=()
-    local i n=0 word glue="" cur prev="" cut=""
-    for ((i = 0; i <= COMP_CWORD; i++)); do
-        word="${COMP_WORDS[i]}"
-        if ((n > 1)) && [[ -n "$glue" || "$word" == [=:]* ]]; then
-            words[n - 1]+="$word"
-        else
-            words[n]="$word"
-            n=$((n + 1))
-        fi
-        case "$word" in
-            *[=:]) glue=1 ;;
-            *) glue="" ;;
-        esac
-    done
-    cur="${words[n - 1]}"
-    ((n > 1)) && prev="${words[n - 2]}"
-    case "$cur" in
-        *[=:]*) cut="${cur%"${cur##*[=:]}"}" ;;
-    esac
-    local -a COMP_WORDS=("${words[@]}")
-    local COMP_CWORD=$((n - 1))
-    _runner "$1" "$cur" "$prev"
-    COMPREPLY=("${COMPREPLY[@]#"$cut"}")
-}
-
-if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
-    complete -F _runner_whole_words -o nosort -o bashdefault -o default runner
-else
-    complete -F _runner_whole_words -o bashdefault -o default runner
-fi
-"#;
+/// The function that bash calls.
+const WHOLE_WORDS: &str = include_str!("completions/bash.sh");
+/// What `clap` says of the words behind `launch`, in zsh, up to who completes them.
+const LAUNCHED: &str = "'*::command -- What to run\\: `train`, with all its arguments:";
 
 /// Prints the completion script of a shell.
 pub(super) fn completions(shell: Shell) -> Result<ExitCode, Failure> {
@@ -55,11 +26,68 @@ pub(super) fn script(shell: Shell) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "runner", &mut text);
     let mut text = String::from_utf8_lossy(&text).into_owned();
-    if shell == Shell::Bash {
-        text.push_str(WHOLE_WORDS);
+    let (settings, keys) = words::words();
+    let both = [(SETTINGS, settings), (KEYS, keys)];
+    match shell {
+        Shell::Bash => {
+            for (name, words) in both {
+                text = text.replace(&format!("\"{name}\""), &format!("\"${{_{name}}}\""));
+                text += &format!("\n_{name}=\"{}\"\n", words.join(" "));
+            }
+            text + WHOLE_WORDS
+        }
+        Shell::Zsh => {
+            let mut functions = LAUNCHED_IN_ZSH.to_owned();
+            for (name, words) in both {
+                text = text.replace(&format!("({name})"), &format!("_{name}"));
+                // Behind `=` a value follows, and no space.
+                let (open, whole): (Vec<&str>, Vec<&str>) =
+                    words.iter().map(String::as_str).partition(|word| word.ends_with('='));
+                functions += &format!(
+                    "\n_{name}() {{\n    local -a open=({}) whole=({})\n    compadd \"$@\" -S '' -a open\n    compadd \"$@\" -a whole\n}}\n",
+                    open.join(" "),
+                    whole.join(" ")
+                );
+            }
+            let text = text.replace(&format!("{LAUNCHED}_default'"), &format!("{LAUNCHED}_runner_launched'"));
+            // The last lines call the function.
+            let (before, last) = text.split_at(text.rfind("\nif ").unwrap_or(text.len()));
+            format!("{before}\n{functions}{last}")
+        }
+        Shell::Fish => {
+            for (name, words) in both {
+                text = text.replace(&format!("\"{name}\\t''\""), &format!("\"(__{name})\""));
+                text += &format!("\nfunction __{name}\n    string split ' ' '{}'\nend\n", words.join(" "));
+            }
+            text + LAUNCHED_IN_FISH
+        }
+        _ => text,
     }
-    text
 }
+
+/// What stands behind `launch` and its options is a command line of its own.
+const LAUNCHED_IN_ZSH: &str = r#"_runner_launched() {
+    if ((CURRENT == 1)); then
+        compadd train
+    else
+        words=(runner "${words[@]}")
+        ((CURRENT++))
+        _runner
+    fi
+}
+"#;
+const LAUNCHED_IN_FISH: &str = r#"
+function __runner_launched
+    set -l before (commandline -opc)
+    set -l at (contains -i -- train $before)
+    if test -n "$at"
+        complete -C "runner "(string join ' ' -- (string escape -- $before[$at..-1]))" "(commandline -ct)
+    else
+        echo train
+    end
+end
+complete -c runner -n "__fish_runner_using_subcommand launch" -f -a "(__runner_launched)"
+"#;
 
 /// Prints the JSON Schema of the configuration language.
 pub(super) fn schema() -> Result<ExitCode, Failure> {
@@ -75,13 +103,16 @@ mod tests {
     #[test]
     fn scripts_pass_as_they_are() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell, Shell::Elvish] {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "runner", &mut text);
-            let text = String::from_utf8(text).unwrap();
+            let text = script(shell);
             assert!(!text.contains(crate::terminal::is_hidden), "{shell}");
             assert_eq!(crate::terminal::visible(&text), text, "{shell}");
+            // What stands for words has been replaced.
+            for name in [SETTINGS, KEYS] {
+                let known = text.matches(name).count();
+                assert_eq!(known, text.matches(&format!("_{name}")).count(), "{name} in {shell}");
+                assert!(known > 10 || matches!(shell, Shell::PowerShell | Shell::Elvish), "{name} in {shell}");
+            }
         }
-        assert_eq!(crate::terminal::visible(WHOLE_WORDS), WHOLE_WORDS);
         let schema = format!("{:#}", language_schema());
         assert_eq!(crate::terminal::visible(&schema), schema);
     }

@@ -109,7 +109,7 @@ fn choices(tables: &[Table]) -> Vec<Vec<&Table>> {
 }
 
 /// The key by which a type is chosen.
-fn choosing(table: &Table) -> &'static str {
+pub(super) fn choosing(table: &Table) -> &'static str {
     if table.kind == Some("source") { "source" } else { "type" }
 }
 
@@ -128,7 +128,7 @@ fn has(table: &Table, entry: &Entry, before: &str) -> bool {
 
 /// The dotted path of the section or of the table that has the options: `optimizer`, `train.early_stopping`. Layers and
 /// transforms are in none.
-fn place(table: &Table) -> String {
+pub(super) fn place(table: &Table) -> String {
     let name = table.name.trim_end_matches(" types");
     match (table.kind, name) {
         (_, "top") => String::new(),

@@ -53,12 +53,29 @@ fn show_several(arg: Arg) -> Arg {
     arg.value_name(name)
 }
 
+/// The page with the values of options where it shows how the command is written.
+fn with_values(page: &str, command: &Command) -> String {
+    let escaped = |text: &str| text.replace('-', "\\-");
+    let mut page = page.to_owned();
+    for option in command.get_opts() {
+        let Some((long, [value, ..])) = option.get_long().zip(option.get_value_names()) else { continue };
+        if !option.get_num_args().is_some_and(|number| number.takes_values()) {
+            continue;
+        }
+        let (name, value) = (format!("\\fB\\-\\-{}\\fR", escaped(long)), format!("\\fI{}\\fR", escaped(value)));
+        page = page.replacen(&format!("[{name}]"), &format!("[{name} {value}]"), 1);
+        page = page.replacen(&format!("<{name}>"), &format!("{name} {value}"), 1);
+    }
+    page
+}
+
 /// A page for a command and for each below it: `runner.1`, `runner-train.1`, `runner-data-fetch.1`.
 fn pages(command: &Command, folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
-    let page = Man::new(command.clone().mut_args(show_several));
+    // The whole version would be as wide as the page, at whose foot this stands.
+    let page = Man::new(command.clone().mut_args(show_several)).source(concat!("runner ", env!("CARGO_PKG_VERSION")));
     let name = page.get_filename();
     let mut text = Vec::new();
     page.render(&mut text).with_context(|| format!("cannot make the page `{name}`"))?;
-    files.push((folder.join(name), text));
+    files.push((folder.join(name), with_values(&String::from_utf8_lossy(&text), command).into_bytes()));
     command.get_subcommands().filter(|inner| !inner.is_hide_set()).try_for_each(|inner| pages(inner, folder, files))
 }

@@ -1,14 +1,15 @@
 //! Arguments that may be any text, with words that shells complete them to.
 
-use crate::config::declare::tagged::Tagged;
-use crate::config::language::sections::Source;
 use crate::data::fetch::Known;
 use crate::passes::FORWARD;
 use crate::train::setup::programs::pass_names;
 use clap::Arg;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::ffi::OsStr;
-use std::sync::LazyLock;
+
+/// What stands in scripts of `clap` for values of keys and for keys: they are many, and each script has them once.
+pub const SETTINGS: &str = "runner_settings";
+pub const KEYS: &str = "runner_keys";
 
 /// Accepts any text, and offers completions to shells. Whether the text is valid is for its user to check.
 #[derive(Debug, Clone)]
@@ -53,17 +54,14 @@ impl Suggest {
         ])
     }
 
-    /// Settings that are often made on the command line.
+    /// Values of keys of a configuration.
     pub fn settings() -> Self {
-        static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
-            let sources = Source::TYPES.iter().map(|source| format!("data.source={source}"));
-            let keys =
-                ["data.root", "data.batch_size", "data.limit", "model.weights", "optimizer.lr", "precision", "seed"];
-            let keys =
-                keys.iter().chain(&["train.epochs", "train.steps", "train.max_steps"]).map(|key| format!("{key}="));
-            sources.chain(keys).collect()
-        });
-        Suggest::of(SETTINGS.iter().map(String::as_str))
+        Suggest::of([SETTINGS])
+    }
+
+    /// Keys and sections of a configuration.
+    pub fn keys() -> Self {
+        Suggest::of([KEYS])
     }
 }
 

@@ -1,6 +1,6 @@
 //! `runner sweep`.
 
-use super::{OutputArgs, Overrides, Passes, threads};
+use super::{OutputArgs, Overrides, Passes, Suggest, threads};
 use crate::config::SWEEP_OPTION;
 use clap::{Args, ValueEnum, ValueHint};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub struct SweepArgs {
     /// Try values of a key: `KEY=1,2,3`, or a range `KEY=1e-4..1e-1:log` (repeatable)
     ///
     /// A range is linear without `:log`; between whole numbers lie whole numbers. `:log:4` makes four values of it, its ends among them.
-    #[arg(long = "sweep", value_name = "KEY=VALUES", value_hint = ValueHint::Other)]
+    #[arg(long = "sweep", value_name = "KEY=VALUES", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
     pub sweep: Vec<String>,
     /// How the values of trials are chosen [default: random]
     #[arg(long, value_enum)]

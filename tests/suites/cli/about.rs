@@ -52,6 +52,12 @@ fn the_manual_has_a_page_for_each_command() {
     place.ok("man --out share");
     let page = place.read("share/man/man1/runner-train.1");
     assert!(page.contains("runner\\-train") && page.contains("\\-\\-resume"), "{page}");
+    // What is written shows the values of options; the foot of a page has room for the version alone.
+    let page = place.read("share/man/man1/runner-launch.1");
+    assert!(page.contains(" \\fB\\-\\-ranks\\fR \\fIN\\fR <\\fICOMMAND...\\fR>"), "{page}");
+    assert!(page.contains(concat!("\"runner ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
+    let page = place.read("share/man/man1/runner-check.1");
+    assert!(page.contains("[\\fB\\-\\-set\\fR \\fIKEY=VALUE\\fR]"), "{page}");
     for file in [
         "man/man1/runner.1",
         "man/man1/runner-data-fetch.1",

@@ -29,6 +29,8 @@ fn scripts_know_what_can_be_named() {
             "data.source=digits",
             "data.source=mnist",
             "train.epochs=",
+            "optimizer.momentum=",
+            "train.early_stopping",
         ] {
             assert!(script.contains(word), "{word} in {shell}'s script");
         }
@@ -59,7 +61,7 @@ fn bash(script: &str, words: &[&str]) -> Option<Vec<String>> {
 #[test]
 fn bash_completes_words_with_colons_and_equals_signs() {
     let script = Place::new().ok("completions bash").out;
-    let cases: [(&[&str], &[&str]); 12] = [
+    let cases: [(&[&str], &[&str]); 21] = [
         (&["runner", "data", "fetch", "ci"], &["cifar10", "cifar100"]),
         (&["runner", "train", "c.toml", "--device", "c"], &["cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"]),
         (&["runner", "train", "c.toml", "--device", "cuda", ":", ""], &["0", "1", "2", "3"]),
@@ -67,7 +69,19 @@ fn bash_completes_words_with_colons_and_equals_signs() {
         (&["runner", "eval", "c.toml", "--split", "t"], &["test", "train"]),
         (&["runner", "bench", "c.toml", "--without", "p"], &["pool"]),
         (&["runner", "check", "c.toml", "--graph", "f"], &["forward", "fusions", "fold", "fuse"]),
-        (&["runner", "train", "c.toml", "--set", "train.e"], &["train.epochs="]),
+        (&["runner", "train", "c.toml", "--set", "train.ep"], &["train.epochs="]),
+        (
+            &["runner", "train", "c.toml", "--set", "optimizer.type", "=", "adam"],
+            &["adam", "adamw", "adamax", "adamw_schedule_free"],
+        ),
+        (&["runner", "train", "c.toml", "--set", "data.on_error", "=", ""], &["skip", "fail"]),
+        (&["runner", "train", "c.toml", "--set", "data.shuffle", "=", "t"], &["true"]),
+        (&["runner", "sweep", "c.toml", "--sweep", "optimizer.lr_d"], &["optimizer.lr_decay="]),
+        (&["runner", "train", "c.toml", "--unset", "schedule.ga"], &["schedule.gamma"]),
+        (&["runner", "launch", "--ranks", "2", "--", "train", "--res"], &["--resume"]),
+        (&["runner", "launch", "--ranks", "2", "train", "c.toml", "--set", "data.source", "=", "mn"], &["mnist"]),
+        (&["runner", "launch", "--ranks", "2", "--", ""], &["train"]),
+        (&["runner", "launch", "--pro"], &["--processes"]),
         (&["runner", "train", "c.toml", "--set", "data.source", "=", "mn"], &["mnist"]),
         (
             &["runner", "train", "c.toml", "--set", "data.source", "=", ""],
@@ -98,5 +112,24 @@ fn bash_completes_words_with_colons_and_equals_signs() {
     for (words, expected) in cases {
         let Some(offered) = bash(&script, words) else { return };
         assert_eq!(offered, expected, "{words:?}");
+    }
+}
+
+#[test]
+fn fish_completes_keys_and_what_is_launched() {
+    let script = Place::new().ok("completions fish").out;
+    for (line, expected) in [
+        ("runner train c.toml --set data.on_error=", &["data.on_error=fail", "data.on_error=skip"][..]),
+        ("runner check c.toml --unset sched", &["schedule", "schedule.by"]),
+        ("runner launch --ranks 2 -- tr", &["train"]),
+        ("runner launch --ranks 2 -- train c.toml --resu", &["--resume"]),
+    ] {
+        let output = match Command::new("fish").arg("-c").arg(format!("{script}\ncomplete -C '{line}'")).output() {
+            Ok(output) => String::from_utf8(output.stdout).unwrap(),
+            Err(e) => return eprintln!("skipped: there is no fish ({e})"),
+        };
+        let offered: Vec<&str> = output.lines().map(|line| line.split('\t').next().unwrap_or(line)).collect();
+        assert!(expected.iter().all(|word| offered.contains(word)), "{line}: {offered:?}");
+        assert!(offered.len() < 40, "{line}: {offered:?}");
     }
 }
