@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what is handed out of a version: `scripts/release.sh [FOLDER]`, by default target/release-VERSION.
 #
-#   runner_ml-VERSION-py3-none-*.whl        wheels, for glibc 2.17 (manylinux2014), for musl (musllinux_1_2) and for Windows
+#   runner_ml-VERSION-py3-none-*.whl        wheels, for glibc 2.17 (manylinux2014) and for musl (musllinux_1_2)
 #   runner-VERSION-TARGET.tar.gz            program, manual, completions, licences
 #   runner-VERSION-source.tar.gz            the sources, with their commit
 #   runner-VERSION-TARGET.cdx.json          what the program is made of (CycloneDX)
@@ -9,9 +9,9 @@
 #   SHA256SUMS
 #
 # It needs Rust, git and Python 3.11 with network (or what TOOLS has): maturin and Zig, which links for old C libraries, come from Python's registry. A target whose
-# standard library is not installed is left out, and told: `rustup target add TARGET` brings it.
+# standard library is not installed is left out with a message: `rustup target add TARGET` brings it.
 #
-#   TARGETS="x86_64-unknown-linux-gnu …"   what is built
+#   TARGETS="x86_64-unknown-linux-gnu …"   what is built; otherwise this machine's processor with glibc and with musl. One of Windows has not been tried
 #   RUNNER_DOWNLOADS=URL                   where the files will be, for the formula; without it there is no formula
 #   TOOLS=FOLDER                           a virtual environment with maturin, ziglang and wheel that is there already
 set -euo pipefail

@@ -23,7 +23,7 @@ options! {
         #[option(otherwise = "all, by name", length = 1..=MAX_SIZE, example = r#"["ants", "bees"]"#)]
         pub classes: Option<Vec<String>>,
         /// What to do about a file that cannot be read. Skipped files are reported and counted; in training the next one is taken in
-        /// the place of each. If they are more than a twentieth, the run ends.
+        /// the place of each. If they are more than one and more than a twentieth, the run ends.
         #[option(default = OnError::Skip, resume = Harmless)]
         pub on_error: OnError,
     }
@@ -67,8 +67,8 @@ options! {
         /// without it, and all other figures count every photo alike.
         #[option(example = r#""weight""#)]
         pub sample_weight: Option<String>,
-        /// What to do about a photo that is not there or cannot be read. Skipped ones are reported and counted; if they are more than a
-        /// twentieth, the run ends.
+        /// What to do about a photo that is not there or cannot be read. Skipped ones are reported and counted; if they are more than
+        /// one and more than a twentieth, the run ends.
         #[option(default = OnError::Skip, resume = Harmless)]
         pub on_error: OnError,
     }
@@ -88,7 +88,7 @@ options! {
         #[option(default = "label".to_owned())]
         pub label_key: String,
         /// What to do about an image that cannot be read. Skipped ones are reported and counted; in training the next one is taken in
-        /// the place of each. If they are more than a twentieth, the run ends.
+        /// the place of each. If they are more than one and more than a twentieth, the run ends.
         #[option(default = OnError::Skip, resume = Harmless)]
         pub on_error: OnError,
     }

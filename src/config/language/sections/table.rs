@@ -104,7 +104,7 @@ options! {
         #[option(otherwise = "all of them, one after the other", range = 1..=100, example = "1")]
         pub fold: Option<usize>,
         /// What to do about a row that cannot be read: one with another number of cells, a cell that is not what its column is, a target or a weight that cannot be. Skipped rows are
-        /// reported and counted, and left out; if they are more than a twentieth, that is an error.
+        /// reported and counted, and left out; if they are more than one and more than a twentieth, that is an error.
         #[option(default = OnError::Fail, resume = Harmless)]
         pub on_error: OnError,
         /// What stands between columns: one character.
