@@ -5,6 +5,7 @@ use super::mistakes::{Keep, Worst};
 use super::table::Row;
 use super::unusable::Unusable;
 use super::{Clock, Outcome, Run, eval_options};
+use crate::collective::inbox::Failed;
 use crate::config::language::sections::{EvalEvery, Length};
 use crate::data::Batch;
 use crate::graph::op::Figure;
@@ -13,7 +14,7 @@ use crate::train::files::folder::file;
 use crate::train::files::metrics_file::{RowOf, add_memory, add_unreadable, row_line};
 use crate::train::setup::figures::Figures;
 use crate::train::setup::session::Session;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use std::sync::atomic::AtomicBool;
 
 /// The figures of a moment.
@@ -205,10 +206,12 @@ impl Run<'_> {
             self.save_last()?;
         }
         self.note_unreadable_in_evaluation(before)?;
-        let found = found.with_context(|| match self.experiment.train.counts_steps() {
+        let at = || match self.experiment.train.counts_steps() {
             true => format!("the evaluation at step {}", self.state.step),
             false => format!("the evaluation in epoch {}", self.state.epoch + 1),
-        })?;
+        };
+        // That another rank has failed has nothing to do with the evaluation.
+        let found = found.map_err(|error| if error.is::<Failed>() { error } else { error.context(at()) })?;
         let Some(Evaluation { figures, notes, .. }) = found else { return Ok(None) };
         notes.iter().for_each(|note| self.reporter.warn_once(note));
         self.evaluated = Some((self.state.step, figures.clone()));
