@@ -23,13 +23,17 @@ fn labelled(place: &Place, labels: &[i64], val: &[i64]) -> String {
 
 /// What `train` refuses before its first step, `check` refuses with the same words; both name a place in the file.
 fn both_refuse(place: &Place, config: &str, sets: &str, parts: &[&str]) {
+    both_refuse_with(2, place, config, sets, parts);
+}
+
+fn both_refuse_with(code: i32, place: &Place, config: &str, sets: &str, parts: &[&str]) {
     place.write("x.toml", config);
-    let check = place.fails(&format!("check x.toml {sets}"), 2);
+    let check = place.fails(&format!("check x.toml {sets}"), code);
     for part in parts {
         assert!(check.contains(part), "{part} in\n{check}");
     }
     assert!(check.contains("-->"), "{check}");
-    let train = place.fails(&format!("train x.toml --device cpu --out never {sets}"), 2);
+    let train = place.fails(&format!("train x.toml --device cpu --out never {sets}"), code);
     assert_eq!(train, check);
     assert!(!place.path("never").exists());
 }
@@ -65,7 +69,9 @@ fn what_train_refuses_check_refuses() {
             "at most 320",
         ],
     );
-    both_refuse(&place, &config, "--set model.weights='nowhere.safetensors'", &["nowhere.safetensors", "No such file"]);
+    // Weights that are not there are no mistake of the configuration.
+    let nowhere = "--set model.weights='nowhere.safetensors'";
+    both_refuse_with(1, &place, &config, nowhere, &["nowhere.safetensors", "No such file"]);
     place.write("text.pth", "hello, I am a text file");
     both_refuse(
         &place,

@@ -360,7 +360,9 @@ fn ranks_end_with_what_has_started_them() {
         assert!(began.elapsed() < SOON, "some are left");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let left: Vec<_> = fs::read_dir(place.path("tmp")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    // A rank that is killed may leave its own folder; that of the launcher is gone since all have met.
+    let names = fs::read_dir(place.path("tmp")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with("runner-ranks")).collect();
     assert!(left.is_empty(), "{left:?}");
     place.ok("train --resume r --quiet --set train.max_steps=1 --device cpu");
 }

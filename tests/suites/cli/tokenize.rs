@@ -66,7 +66,7 @@ fn what_cannot_be_is_refused_and_loses_nothing() {
         ("data tokenize a.txt --out t --validation-split 1.5", 2, "between 0 and 1"),
         ("data tokenize a.txt --out t --tokenizer a.txt", 1, "is no tokenizer that can be read"),
         ("data tokenize a.txt --out t --tokenizer bytes --end-of-text <|end|>", 1, "has no token `<|end|>`"),
-        ("data tokenize a.txt --out a.txt", 1, "a.txt"),
+        ("data tokenize a.txt --out a.txt", 2, "a.txt"),
         ("data tokenize a.txt", 2, "--out"),
     ] {
         let err = place.fails(args, code);
