@@ -232,8 +232,10 @@ fn checkpoints(folder: &Path) -> Vec<String> {
 /// # Errors
 /// It is.
 pub fn expect_folder(path: &Path) -> Result<(), Failure> {
-    match path.ancestors().find(|path| path.exists()).filter(|there| !there.is_dir()) {
-        Some(file) => Err(refuse(format!("`{}` is no folder\nhelp: choose another with --out", file.display()))),
+    // Of a folder that cannot be looked at, the error comes where it is written to.
+    let found = path.ancestors().find_map(|path| Some((path, std::fs::metadata(path).ok()?)));
+    match found.filter(|(_, found)| !found.is_dir()) {
+        Some((file, _)) => Err(refuse(format!("`{}` is no folder\nhelp: choose another with --out", file.display()))),
         None => Ok(()),
     }
 }

@@ -128,11 +128,12 @@ fn cases() -> Vec<PathBuf> {
     files
 }
 
-/// Models of text, which is in `folder`.
+/// Models of text and of a table, which are in `folder`.
 fn of_text(folder: &Path) -> Vec<(String, String)> {
     std::fs::write(folder.join("a.txt"), "abcdefgh".repeat(40)).unwrap();
     std::fs::write(folder.join("a.csv"), "text,label\na b c d,x\nb d,y\nc a b,x\n").unwrap();
     std::fs::write(folder.join("b.csv"), "text,second,label\na b,c d,x\nb,d,y\nc a,b,x\n").unwrap();
+    std::fs::write(folder.join("c.csv"), "x,kind,y\n1,ash,3\n2,elm,5\n4,ash,8\n").unwrap();
     let rest = "[loss]\ntype = 'cross_entropy'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n";
     let folder = folder.display();
     let language_model = format!(
@@ -159,12 +160,18 @@ fn of_text(folder: &Path) -> Vec<(String, String)> {
     let positions = classifier("mean").replace("{ type = 'sequence_pool'", sinusoids);
     let bag = classifier("mean").replace("type = 'embedding'", "type = 'embedding_bag', mode = 'sum'");
     let bag = bag.replace("  { type = 'sequence_pool', mode = 'mean' },\n", "");
+    let table = format!(
+        "[data]\nsource = 'csv'\npath = '{folder}/c.csv'\ntarget = 'y'\ncolumns = {{ kind = {{ type = 'category', embedding = 3 }} }}\n[model]\n\
+         layers = ['tabular_input', {{ name = 'head', type = 'linear', out_features = 1 }}]\n{}",
+        rest.replace("cross_entropy", "mse")
+    );
     let others = [
         ("language_model", language_model),
         ("text_lstm", recurrent),
         ("text_pairs", pairs),
         ("text_positions", positions),
         ("text_bag", bag),
+        ("tabular_input", table),
     ];
     let others = others.map(|(name, config)| (name.to_owned(), config));
     others.into_iter().chain(classifiers).collect()

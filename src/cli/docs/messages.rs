@@ -192,9 +192,10 @@ mod tests {
             assert!(found.kind == "word" && found.about.contains("series (docs/config/tables.md)"), "{found:?}");
         }
         assert_eq!(names("word"), [""; 0]);
-        let message = "no … is for …: there … … series of at most …";
+        let message = "no … is for …: …, and … for …; take a smaller window";
         assert_eq!(names("no window"), [message]);
-        assert_eq!(names("no window of 9 rows is for training: there is 1 series of at most 5 rows"), [message]);
+        let printed = "no window of 9 rows is for training: there is 1 series of at most 5 rows, and 5 rows for training; take a smaller `window`, or hold out another part";
+        assert_eq!(names(printed), [message]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn auto_takes_what_fits_and_a_resumed_run_keeps_it() {
     assert!(done.err.contains(&format!("batch_size = \"auto\" is {batch}, ")), "{done:?}");
     assert_eq!(size(&place.read("r/config.toml")), batch);
     let lines = place.metrics("r");
-    let epoch = lines.iter().find(|l| l["kind"] == "epoch").unwrap();
+    let epoch = lines.iter().find(|l| l["kind"] == "eval").unwrap();
     let bytes = |key: &str| epoch[key].as_u64().unwrap_or_else(|| panic!("no {key}: {epoch}"));
     assert!(0 < bytes("memory_allocated") && bytes("memory_allocated") < bytes("memory_reserved"), "{epoch}");
     assert!(bytes("memory_peak") <= bytes("memory_reserved") && bytes("memory_reserved") < 2 << 20, "{epoch}");

@@ -250,7 +250,7 @@ fn a_loss_that_is_not_finite_on_one_gpu_ends_all() {
     write_weights(&place.path("t.safetensors"), &[x.view("inputs"), y.view("targets")]).unwrap();
     for more in ["", " --unset checkpoint.every_steps"] {
         let err = fails(&place, &folders, &format!("train c.toml --force --out r{more}"), 1, &[]);
-        assert!(err.contains("rank 1 has failed: the loss is NaN at step 3 (epoch 1, batch 11)"), "{err}");
+        assert!(err.contains("rank 1 has failed: the loss is NaN at step 3 (epoch 1, batch 3)"), "{err}");
         assert!(err.contains("training sample 10 (from 0) has NaN in `inputs`"), "{err}");
     }
 }
