@@ -136,6 +136,12 @@ impl Overrides {
         let device = self.device.iter().map(|d| format!("device={}", toml::Value::String(d.clone())));
         unset.chain(self.set.iter().cloned()).chain(device).collect()
     }
+
+    /// Whether the command line says on which device to run. A device that a file alone names may be that of another machine.
+    pub fn names_device(&self) -> bool {
+        let mut keys = self.set.iter().filter_map(|set| set.split_once('=')).map(|(key, _)| key.trim());
+        self.device.is_some() || keys.any(|key| ["device", "devices"].contains(&key))
+    }
 }
 
 /// Which passes make the programs.

@@ -180,10 +180,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
 /// The device of a configuration. A file may be for another machine: where it names a device that is not there, the CPU is looked at, with a warning. One that the command line
 /// names has to be there.
 fn device_or_cpu(loaded: &mut Loaded, args: &CheckArgs) -> Result<Box<dyn Backend>, Failure> {
-    let sets = args.overrides.sets();
-    let names = |set: &String| set.split_once('=').is_some_and(|(key, _)| ["device", "devices"].contains(&key.trim()));
     match device(&loaded.experiment, None) {
-        Err(Failure::Device(error)) if !args.time && !sets.iter().any(names) => {
+        Err(Failure::Device(error)) if !args.time && !args.overrides.names_device() => {
             loaded.experiment.device = Device::Cpu;
             loaded.experiment.devices = None;
             let message = error.to_string();

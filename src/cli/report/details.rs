@@ -72,10 +72,10 @@ pub fn loaded(run: &Run, overrides: &Overrides) -> Result<Loaded, Failure> {
 /// # Errors
 /// It is not there.
 pub fn expect_device(run: &Run, args: &ReportArgs) -> Result<(), Failure> {
-    let sets = args.overrides.sets();
-    let asked = sets.iter().filter_map(|set| set.split_once('=')).any(|(key, _)| key.trim() == "device");
     match loaded(run, &args.overrides) {
-        Ok(loaded) if asked => Ok(select(&Wanted::of(&loaded.experiment, args.threads)).map(drop)?),
+        Ok(loaded) if args.overrides.names_device() => {
+            Ok(select(&Wanted::of(&loaded.experiment, args.threads)).map(drop)?)
+        }
         _ => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
 //! How a configuration becomes an [`Experiment`], step by step:
-//! 1. `files` reads a file and those that it extends, and lays them over one another (`merge`);
+//! 1. `files` reads a file and those that it extends, spells out short forms (`shorthand`), and lays them over one another (`merge`);
 //! 2. `overrides` lays `--set` and `--unset` over that; then `files` puts the model of `[model] use` in its place;
 //! 3. `resolve` reads the sections, by what is declared of them;
 //! 4. `model` unrolls the layers: blocks, repeats, parameters (`expr`), names and who takes whose output;

@@ -2,10 +2,10 @@
 
 use super::super::sheet::{Place, Sheet};
 use super::cell;
-use super::codec::{Cells, Encoding, Read};
+use super::codec::{Cells, Read};
 use super::division::{Division, Fold, Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups, strata};
 use super::fitted::{TableCodec, Target};
-use super::options::{Choice, TableOptions};
+use super::options::TableOptions;
 use super::raw::{MINUTES_A_DAY, Raw, Reading, each_of};
 use super::series::Series;
 use super::targets::fit_target;
@@ -49,10 +49,7 @@ pub fn divide(
     }
     if let (Some(column), Some(how), None) = (&division.time_column, division.hold_out, series) {
         let decimal = text.decimal(options.decimal);
-        let form = options.rules.iter().find(|rule| rule.pattern == *column).and_then(|rule| match &rule.choice {
-            Choice::Encode(Encoding::Date { form, .. }) => *form,
-            _ => None,
-        });
+        let form = options.date_form(column);
         let own = text.column(column).is_some_and(|at| text.kinds().is_some_and(|kinds| kinds[at].is_date()));
         let date = |word: &str| form.filter(|_| !own).map_or_else(|| cell::date(word), |form| form.days(word));
         let take = |times: &mut Vec<f64>, place: Place, word: &str| {

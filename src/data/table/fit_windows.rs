@@ -1,10 +1,10 @@
 //! The windows that a configuration asks for, as the columns of a table allow.
 
-use super::codec::{Encoding, Read};
+use super::codec::Read;
 use super::columns::Use;
 use super::fitted::TableCodec;
 use super::kinds::{CellType, Column, Odd};
-use super::options::{Choice, TableOptions, WindowsOptions};
+use super::options::{TableOptions, WindowsOptions};
 use super::windows::Windows;
 use crate::terminal::counted;
 use anyhow::{Result, bail, ensure};
@@ -26,11 +26,7 @@ pub fn fit_windows(options: &TableOptions, columns: &[Column], uses: &[Use]) -> 
     let time = match options.division.time_column.as_ref().and_then(find) {
         None => None,
         Some((column, used)) => {
-            let form =
-                options.rules.iter().find(|rule| rule.pattern == column.name).and_then(|rule| match &rule.choice {
-                    Choice::Encode(Encoding::Date { form, .. }) => *form,
-                    _ => None,
-                });
+            let form = options.date_form(&column.name);
             let read = match (used, form) {
                 (Use::Input(encoding), _) => encoding.read(),
                 (_, Some(form)) => Read::Date(Some(form)),

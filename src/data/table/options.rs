@@ -2,6 +2,7 @@
 
 use super::aside::Room;
 use super::codec::Encoding;
+use super::dates::DateForm;
 use super::division::Division;
 use super::fitted::TableCodec;
 use super::text::Format;
@@ -115,5 +116,11 @@ impl TableOptions {
     /// All columns that are learnt: the target's, then those of heads.
     pub fn learnt(&self) -> impl Iterator<Item = &String> {
         self.target.iter().chain(self.heads.iter().map(|head| &head.column))
+    }
+
+    /// How the dates of a column are written, if a rule that names it says so.
+    pub fn date_form(&self, column: &str) -> Option<DateForm> {
+        let rule = self.rules.iter().find(|rule| rule.pattern == column)?;
+        if let Choice::Encode(Encoding::Date { form, .. }) = &rule.choice { *form } else { None }
     }
 }

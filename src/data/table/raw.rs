@@ -68,6 +68,7 @@ pub(super) struct Reading<'a> {
     zoned: Option<String>,
     /// By how many minutes the clock of each date is ahead of UTC's, from that first one on.
     clocks: Vec<i16>,
+    /// Dates that it has taken.
     rows: usize,
 }
 

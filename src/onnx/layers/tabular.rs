@@ -94,10 +94,15 @@ impl Translator<'_> {
         Ok(self.joined(&parts, 1))
     }
 
-    pub(super) fn feature_tokenizer(&mut self, node: &LayerNode, x: &Value) -> Result<String, Diagnostic> {
+    /// The numbers and the categories of the table that a layer takes.
+    fn tokens(&self, node: &LayerNode, x: &Value) -> Result<Tokens, Diagnostic> {
         let codec = TableCodec::of(self.source.data);
         let tokens = codec.and_then(|codec| Tokens::of(&codec, x.shape[1]));
-        let Some(tokens) = tokens else { return Err(internal(format!("`{}` has no columns", node.path))) };
+        tokens.ok_or_else(|| internal(format!("`{}` has no columns", node.path)))
+    }
+
+    pub(super) fn feature_tokenizer(&mut self, node: &LayerNode, x: &Value) -> Result<String, Diagnostic> {
+        let tokens = self.tokens(node, x)?;
         let mut parts = Vec::new();
         if !tokens.numbers.is_empty() {
             let numbers = self.cut(&x.name, &tokens.numbers);
@@ -127,9 +132,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn tabular_input(&mut self, node: &LayerNode, x: &Value) -> Result<String, Diagnostic> {
-        let codec = TableCodec::of(self.source.data);
-        let tokens = codec.and_then(|codec| Tokens::of(&codec, x.shape[1]));
-        let Some(tokens) = tokens else { return Err(internal(format!("`{}` has no columns", node.path))) };
+        let tokens = self.tokens(node, x)?;
         let mut parts = Vec::new();
         if !tokens.numbers.is_empty() {
             parts.push(self.cut(&x.name, &tokens.numbers));

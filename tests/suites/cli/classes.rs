@@ -134,7 +134,7 @@ fn classes_of_the_data_are_asked_for_where_they_can_be_known() {
     assert_eq!(place.ok("eval r/last.safetensors --json").json()["per_class"].as_array().unwrap().len(), 3);
 }
 
-/// A fault of the data is the error, whoever asks for its classes, and whether they are known.
+/// The error says what is wrong with the data. It does not say that the model asks for the classes.
 #[test]
 fn the_data_is_at_fault_and_not_who_asks_for_its_classes() {
     let list = "source = \"image_list\"\npath = \"m.csv\"\nvalidation_split = 0.25";
