@@ -6,7 +6,7 @@ use super::pretrained;
 use super::reading::{expect_own_columns, expect_own_tokenizer, expect_own_tokens, is_of, other_mask_values, written};
 use super::what::{checkpoint_of, expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
-use crate::checkpoint::{self, Best, Meta};
+use crate::checkpoint::{self, Best, Meta, Tensor};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
 use crate::config::language::sections::{ClassWeights, Fitted, Tokenizer};
@@ -21,6 +21,7 @@ use crate::terminal::{heard_by, listener, say};
 use crate::train::files::folder::file;
 use crate::train::files::provenance;
 use crate::train::files::state::{self, Extra};
+use crate::train::files::tensors::Base;
 use crate::train::files::weights::{self, Weights};
 use crate::train::setup::device::{Selected, Wanted, select};
 use crate::train::setup::input::{self, Samples, text_without_reading};
@@ -29,6 +30,7 @@ use crate::train::setup::precision;
 use crate::train::setup::programs::{self, Programs, Sizes};
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_state_dict;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -379,7 +381,7 @@ impl Model {
         if let Some((path, meta)) = &self.checkpoint {
             let mut session = Session::unset(programs, backend, crate::model::task(experiment))?;
             say_notes(backend);
-            state::load_checkpoint(&mut session, meta, path, in_state_dict)?;
+            state::load_checkpoint(&mut session, meta, path, base_of(&self.loaded, path, meta)?, in_state_dict)?;
             return Ok(session);
         }
         let weights = read_weights(&self.loaded, &programs.plan.variables, data)?;
@@ -387,6 +389,17 @@ impl Model {
         say_notes(backend);
         Ok(session)
     }
+}
+
+/// What the checkpoint at `path`, whose state is `meta`, leaves to the file that its training started from; `None` if it holds the whole
+/// model.
+///
+/// # Errors
+/// That file cannot be had or read, or is another one.
+pub fn base_of(loaded: &Loaded, path: &Path, meta: &Meta) -> Result<Option<BTreeMap<String, Tensor>>, Failure> {
+    let Some(base) = Base::of(meta) else { return Ok(None) };
+    pretrained::fetch_missing(&loaded.experiment)?;
+    base.read(&loaded.experiment, path).map(Some).map_err(|error| refuse(loaded, error))
 }
 
 /// Reads `[model] weights`, if there are any, for a model of these `variables` and samples like `data`, and reports what was done with them.

@@ -6,7 +6,7 @@ mod tokenizer;
 
 use super::args::ExportArgs;
 use crate::api::failure::Failure;
-use crate::api::model::{Model, load_any_model, read_weights, refuse};
+use crate::api::model::{Model, base_of, load_any_model, read_weights, refuse};
 use crate::api::what::{checkpoint_of, expect_apart, expect_file, expect_no_input, expect_no_run_file, output};
 use crate::checkpoint::{self, Tensor};
 use crate::config::language::sections::Lora;
@@ -96,14 +96,14 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
                 missing = tokenizer::of(&parts.data)?;
                 parts.merged()?
             }
+            // Its base may be named besides.
+            false if has_adapters(from) => Parts::of(args)?.merged()?,
             false if args.set.is_empty() => match copied(from)? {
                 tensors if adapters::are_alone(tensors.keys().map(String::as_str)) => {
                     let why = "has what LoRA adds to the weights of a model, and not these";
                     return Err(anyhow!("`{}` {why}\nhelp: {}", from.display(), adapters::TO_MERGE).into());
                 }
-                tensors if tensors.keys().any(|name| Lora::has(name)) || has_adapters(from) => {
-                    Parts::of(args)?.merged()?
-                }
+                tensors if tensors.keys().any(|name| Lora::has(name)) => Parts::of(args)?.merged()?,
                 tensors => tensors,
             },
             false => {
@@ -195,7 +195,10 @@ impl Parts {
         let forward = forward(experiment, &data, &mut variables, 2, Mode::Predict)
             .map_err(|diagnostics| Failure::Config { sources: model.loaded.sources.clone(), diagnostics })?;
         let mut tensors = match &model.checkpoint {
-            Some((path, _)) => trained(path, &variables)?,
+            Some((path, meta)) => {
+                let base = base_of(&model.loaded, path, meta)?.unwrap_or_default();
+                trained(path, base, &variables)?
+            }
             None => match read_weights(&model.loaded, &variables, &data)? {
                 Some(weights) => {
                     let named = |(id, tensor)| (variables[id].name.clone(), tensor);
@@ -235,9 +238,14 @@ impl Parts {
     }
 }
 
-/// The weights of a checkpoint for a model of these variables.
-fn trained(path: &Path, variables: &Variables) -> Result<BTreeMap<String, Tensor>, Failure> {
-    let loaded = checkpoint::load_tensors(path).map_err(anyhow::Error::new)?;
+/// The weights of a checkpoint, and of the file that it leaves some to, for a model of these variables.
+fn trained(
+    path: &Path,
+    base: BTreeMap<String, Tensor>,
+    variables: &Variables,
+) -> Result<BTreeMap<String, Tensor>, Failure> {
+    let mut loaded = checkpoint::load_tensors(path).map_err(anyhow::Error::new)?;
+    loaded.tensors.extend(base);
     let wanted = || variables.iter().map(|(_, v)| v).filter(|v| in_state_dict(v));
     let names = wanted().map(|v| (v.name.as_str(), v.storage.outside.dims()));
     if let Err(mismatch) = checkpoint::match_names(names, &loaded.tensors, true) {

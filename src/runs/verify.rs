@@ -4,10 +4,13 @@ use super::figure::higher_is_better;
 use super::folder::flat;
 use super::lines::{Line, Lines, Wanted, number, within};
 use crate::checkpoint::{self, FileKind, Meta};
+use crate::config;
+use crate::config::load::paths::shown;
 use crate::files;
 use crate::train::files::folder::{file, is_at_work, takes_its_place, was_killed};
 use crate::train::files::metrics_csv;
 use crate::train::files::state::Extra;
+use crate::train::files::tensors::Base;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -74,6 +77,9 @@ pub fn verify(folder: &Path) -> Verified {
     let Some(checkpoints) = done.checkpoints(folder) else { return done };
     let last = checkpoints.iter().find(|sound| sound.kind == FileKind::Last);
     configuration(folder, last, !at_work && !killed, &mut done);
+    if let Some(sound) = last.or(checkpoints.first()) {
+        base(sound, &mut done);
+    }
     let lines = metrics(folder, last, &mut done);
     let failed = lines.as_ref().is_some_and(|lines| lines.failed.is_some());
     let cut_off = at_work || killed || failed;
@@ -157,6 +163,20 @@ fn checkpoints(folder: &Path, done: &mut Verified) -> Result<Vec<Sound>> {
         }
     }
     Ok(sound)
+}
+
+/// The weights that adapters are added to, in the file that checkpoints leave them to.
+fn base(of: &Sound, done: &mut Verified) {
+    let Some(base) = Base::of(&of.meta) else { return };
+    // What is wrong with the configuration is reported where it is looked at.
+    let Ok(loaded) = config::load_effective(&of.path.display().to_string(), &of.meta.config, &[]) else { return };
+    let path = loaded.experiment.model.weights.as_deref().map(shown).unwrap_or_default();
+    match base.read(&loaded.experiment, &of.path) {
+        Ok(tensors) => done.files.push((path, format!("{} tensors that the adapters are added to", tensors.len()))),
+        Err(error) => {
+            done.wrong(&path, format!("{}; checkpoints of the run hold adapters for weights in it", error.message))
+        }
+    }
 }
 
 /// The configuration in its file, and the one that the newest checkpoint carries.

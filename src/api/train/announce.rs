@@ -6,6 +6,7 @@ use crate::config::experiment::Validation;
 use crate::graph::Variables;
 use crate::terminal::{human_bytes, thousands};
 use crate::train::files::folder::Folder;
+use crate::train::files::tensors::Base;
 use crate::train::run::report::Reporter;
 use crate::train::setup::input::Samples;
 use crate::train::setup::memory::MemoryPlan;
@@ -19,7 +20,7 @@ pub fn announce(
     samples: &Samples,
     planned: &MemoryPlan,
     backend: &dyn Backend,
-    (folder, dry): (&Folder, bool),
+    place: &str,
     reporter: &Reporter,
 ) {
     let (trainable, all) = programs.parameters();
@@ -31,11 +32,6 @@ pub fn announce(
         None => String::new(),
     };
     let pinned = planned.pinned.map_or(String::new(), |b| format!(" and {} on the host", human_bytes(b)));
-    let instead = if folder.keeps_another() { ", whose run stays until this one has saved a checkpoint" } else { "" };
-    let place = match dry {
-        true => room(&programs.plan.variables),
-        false => format!("writing to `{}`{instead}", folder.path.display()),
-    };
     let e = &loaded.experiment;
     let on_test = e.validation() == Validation::TestSet && !samples.val.is_empty();
     let on_ranks = match backend.team().map_or(1, |team| team.ranks()) {
@@ -70,9 +66,19 @@ pub fn announce(
     }
 }
 
-/// The room that a dry run needs for a while.
-fn room(variables: &Variables) -> String {
-    let bytes = variables.iter().filter(|(_, var)| in_checkpoint(var)).map(|(_, var)| var.bytes()).sum();
+/// The folder that a run writes to.
+pub fn writing_to(folder: &Folder) -> String {
+    let instead = if folder.keeps_another() { ", whose run stays until this one has saved a checkpoint" } else { "" };
+    format!("writing to `{}`{instead}", folder.path.display())
+}
+
+/// The room that a dry run needs for a while, for all but what its checkpoint leaves to another file.
+pub fn room(variables: &Variables, base: Option<&Base>) -> String {
+    let bytes = variables
+        .iter()
+        .filter(|(_, var)| in_checkpoint(var) && !base.is_some_and(|base| base.has(&var.name)))
+        .map(|(_, var)| var.bytes())
+        .sum();
     let place = std::env::temp_dir();
     format!("a dry run, whose checkpoint takes {} in `{}` until its end", human_bytes(bytes), place.display())
 }

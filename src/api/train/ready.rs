@@ -2,9 +2,9 @@
 
 use super::super::failure::Failure;
 use super::super::memory::{Planned, resolve_batch};
-use super::super::model::{build_run, describe_data, load_config, read_weights, say_notes};
+use super::super::model::{base_of, build_run, describe_data, load_config, read_weights, say_notes};
 use super::super::samples;
-use super::announce::announce;
+use super::announce::{announce, room, writing_to};
 use super::best::settle_best;
 use super::data::{balance_classes, load_samples};
 use super::folder::{self, go_back, in_folder, new_folder, report_lock, with_note, write_config};
@@ -14,7 +14,7 @@ use super::ranks::{Others, spread};
 use super::request::{Asked, Request, Resume};
 use super::resumed;
 use crate::backend::Backend;
-use crate::checkpoint::Meta;
+use crate::checkpoint::{Meta, Tensor};
 use crate::config::{self, Experiment, Loaded};
 use crate::data::{DataSpec, Footprint};
 use crate::graph::op::Figure;
@@ -42,6 +42,7 @@ use crate::train::setup::programs::{HeadOf, Programs};
 use crate::train::setup::schedule::{Schedule, batches};
 use crate::train::setup::session::Session;
 use anyhow::anyhow;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Makes the programs of a run anew, for a device.
@@ -97,7 +98,10 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     let effective = effective(&loaded)?;
     let programs = build_run(&loaded, &described, backend, &passes, &[])?;
     // Before the data is read, too.
-    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs.plan.variables, &described)? };
+    let (weights, base) = match &from {
+        None => (read_weights(&loaded, &programs.plan.variables, &described)?, None),
+        Some((path, meta)) => (None, base_of(&loaded, path, meta)?),
+    };
     let require = |loaded: &Loaded, data: &DataSpec, programs: &Programs, footprint: Footprint| {
         let needs = Needs::of_run(&loaded.experiment, data, footprint, from.is_none());
         let (plan, what) = (&programs.plan, Use::Training);
@@ -138,7 +142,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     if let Some(others) = &others {
         others.require(&planned)?;
     }
-    let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
+    let (session, mut state) = session(programs, backend, experiment, from.as_ref(), (weights, base))?;
     // Before anything of the run is changed.
     expect_place(&state, experiment, batches(experiment, samples.train.len()))?;
     let idle = from.is_some() && past.is_none() && nothing_to_do(experiment, &state).is_some();
@@ -164,7 +168,11 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         folder.claim(request.replace).map_err(in_folder)?;
     }
     report_lock(&mut folder, &reporter);
-    announce(&loaded, &session.programs, &samples, &planned, backend, (&folder, dry), &reporter);
+    let place = match dry {
+        true => room(&session.programs.plan.variables, state.extra.base.as_ref()),
+        false => writing_to(&folder),
+    };
+    announce(&loaded, &session.programs, &samples, &planned, backend, &place, &reporter);
     if let Some(past) = &past {
         past.copy(&folder, &state)?;
     }
@@ -343,14 +351,16 @@ fn session(
     backend: &dyn Backend,
     experiment: &Experiment,
     from: Option<&(PathBuf, Meta)>,
-    weights: Option<Weights>,
+    (weights, base): (Option<Weights>, Option<BTreeMap<String, Tensor>>),
 ) -> Result<(Session, RunState), Failure> {
     if let Some((path, meta)) = from {
         let mut session = Session::unset(programs, backend, crate::model::task(experiment))?;
-        let state = restore(&mut session, meta, path)?;
+        let state = restore(&mut session, meta, path, base)?;
         return Ok((session, state));
     }
-    Ok((weights::session(weights, programs, backend, experiment)?, RunState::default()))
+    let mut state = RunState::default();
+    state.extra.base = weights.as_ref().and_then(|weights| weights.base(experiment, &programs.plan.variables));
+    Ok((weights::session(weights, programs, backend, experiment)?, state))
 }
 
 /// The effective configuration, which checkpoints carry.

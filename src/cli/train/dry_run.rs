@@ -106,7 +106,9 @@ fn each(ready: Ready, args: &TrainArgs, prepared: Duration, interrupt: &AtomicBo
     drop(session);
     let mut session = Session::unset(programs(backend)?, backend, crate::model::task(experiment))?;
     let meta = checkpoint::verify(&path).map_err(anyhow::Error::new)?;
-    let restored = restore(&mut session, &meta, &path).context("the checkpoint of a dry run")?;
+    let base = state.extra.base.as_ref().map(|base| base.read(experiment, &path)).transpose();
+    let base = base.map_err(|error| anyhow::anyhow!(error.message))?;
+    let restored = restore(&mut session, &meta, &path, base).context("the checkpoint of a dry run")?;
     if restored != state {
         return Err(anyhow::anyhow!("the checkpoint of a dry run does not hold the state that was saved").into());
     }

@@ -9,5 +9,6 @@ pub mod resume;
 pub mod sample;
 pub mod state;
 pub mod tensorboard;
+pub mod tensors;
 mod tied;
 pub mod weights;

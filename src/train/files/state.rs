@@ -1,8 +1,9 @@
 //! The position of a run, and how it is written into a checkpoint and read again.
 
 use super::sample::Sample;
+use super::tensors::Base;
 use crate::bulk;
-use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
+use crate::checkpoint::{self, Best, Header, Meta, Tensor, TensorInfo};
 use crate::config::language::sections::Fitted;
 use crate::data::{Classes, Unread};
 use crate::graph::op::{METRIC_SLOTS, metric_slot};
@@ -13,7 +14,7 @@ use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_checkpoint;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// The place of a run in its course. Together with the tensors it determines everything that follows.
@@ -84,6 +85,9 @@ pub struct Extra {
     /// The choices that the device made by measuring, so that the run goes on with the same: [`crate::backend::Backend::choices`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_choices: Option<String>,
+    /// The weights that adapters are added to, which the checkpoint leaves to the file that the training started from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
 }
 
 impl Extra {
@@ -175,10 +179,14 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
         let sums = sums.iter().flat_map(|s| s.bytes.as_chunks().0).map(|b| f64::from_ne_bytes(*b).to_bits());
         state.extra.train_sums.extend(sums);
     }
+    let is_saved = |v: &Variable| {
+        let of_base = state.extra.base.as_ref().is_some_and(|base| base.has(&v.name));
+        in_checkpoint(v) && !of_base && !(session.waits_for_average() && is_average(v))
+    };
     let (ids, tensors): (Vec<_>, Vec<TensorInfo>) = plan
         .variables
         .iter()
-        .filter(|(_, v)| in_checkpoint(v) && !(session.waits_for_average() && is_average(v)))
+        .filter(|(_, v)| is_saved(v))
         .map(|(id, v)| (id, TensorInfo { name: &v.name, dtype: v.dtype, shape: v.storage.outside.dims() }))
         .unzip();
     let mut meta = Meta::new(config, seed);
@@ -197,12 +205,17 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     session.has_all()
 }
 
-/// Puts everything from the checkpoint at `path`, whose state is `meta`, into the session; where the run stood. Each tensor
-/// goes to the device as it is read. All variables have their values then, also where none had been given before.
+/// Puts everything from the checkpoint at `path`, whose state is `meta`, into the session, and what it leaves to another file, `base`; where
+/// the run stood. Each tensor goes to the device as it is read. All variables have their values then, also where none had been given before.
 ///
 /// # Errors
 /// The checkpoint is of another model or optimizer, or no longer the one that `meta` is of.
-pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunState> {
+pub fn restore(
+    session: &mut Session,
+    meta: &Meta,
+    path: &Path,
+    base: Option<BTreeMap<String, Tensor>>,
+) -> Result<RunState> {
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
     // They are counted on from here, and a checksum does not say who wrote them.
@@ -211,7 +224,7 @@ pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunSta
     }
     session.set_averaged(extra.averaged.models > 0);
     let waits = session.waits_for_average();
-    load_checkpoint(session, meta, path, |v| in_checkpoint(v) && !(waits && is_average(v)))?;
+    load_checkpoint(session, meta, path, base, |v| in_checkpoint(v) && !(waits && is_average(v)))?;
     let plan = session.programs.plan.clone();
     let of_training = metric_sums(&plan.variables, Mode::Train);
     let (n, wanted) = (extra.train_sums.len(), METRIC_SLOTS * of_training.len());
@@ -228,7 +241,7 @@ pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunSta
     Ok(RunState { epoch: meta.epoch, batch: meta.batch, step: meta.step, best: meta.best.clone(), extra })
 }
 
-/// Gives the variables that are `wanted` the values that they have in the checkpoint at `path`, whose state is `meta`, and
+/// Gives the variables that are `wanted` the values that they have in the checkpoint at `path`, whose state is `meta`, or in `base`, and
 /// all others their initial ones. What else is in the checkpoint must be state of the optimizer.
 ///
 /// # Errors
@@ -237,10 +250,13 @@ pub fn load_checkpoint(
     session: &mut Session,
     meta: &Meta,
     path: &Path,
+    base: Option<BTreeMap<String, Tensor>>,
     wanted: impl Fn(&Variable) -> bool,
 ) -> Result<()> {
     let plan = session.programs.plan.clone();
     let mut have = checkpoint::read_header_of(path)?;
+    let base = base.unwrap_or_default();
+    have.extend(base.iter().map(|(name, t)| (name.clone(), Header { dtype: t.dtype, shape: t.shape.clone() })));
     let to_go_on = plan.variables.iter().any(|(_, v)| v.kind == VarKind::Optimizer && wanted(v));
     // A caller that does not go on training takes the moving averages of weights, where there are some.
     let mut averages = HashSet::new();
@@ -271,6 +287,11 @@ pub fn load_checkpoint(
         let tensor = Tensor { dtype: header.dtype, shape: header.shape.clone(), data };
         session.restore(id, &tensor.cast(var.dtype).with_context(place)?.data)
     })?;
+    for (name, tensor) in base {
+        if let Some(id) = plan.variables.find(&name).filter(|id| wanted(&plan.variables[*id])) {
+            session.restore(id, &tensor.cast(plan.variables[id].dtype)?.data)?;
+        }
+    }
     // A run that is still at work may have saved anew. Its weights are as good, if they are of the same model; but where it
     // goes on from, everything must be of one moment.
     let same = if to_go_on { read == *meta } else { read.config == meta.config };

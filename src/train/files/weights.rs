@@ -2,11 +2,11 @@
 //! what `train` would.
 
 use super::adapters;
-use super::folder::file;
 use super::state::Extra;
+use super::tensors::{self, Base, Named};
 use super::tied;
 use crate::backend::Backend;
-use crate::checkpoint::{self, Choose, Mismatch, Tensor};
+use crate::checkpoint::{self, Mismatch, Tensor};
 use crate::config::language::sections::{Fitted, Lora};
 use crate::config::load::paths::shown;
 use crate::config::text::spelling::list;
@@ -19,7 +19,7 @@ use crate::train::setup::programs::Programs;
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_state_dict;
 use anyhow::Result;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 /// The parameters and buffers that a model starts from.
@@ -44,45 +44,12 @@ pub fn fitted(experiment: &Experiment) -> Option<Fitted> {
 /// # Errors
 /// The file cannot be read, or does not fit; with the place in the configuration.
 pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Result<Option<Weights>, Diagnostic> {
-    let Some(path) = experiment.model.weights.as_deref().map(shown) else { return Ok(None) };
-    let path = path.as_path();
-    let at = |error: Diagnostic, label: &str| match experiment.nearest_span("model.weights") {
-        Some(span) => error.at(span, label),
-        None => error,
-    };
-    let unreadable = |e: checkpoint::CheckpointError| {
-        let error = Diagnostic::error(format!("cannot take the weights in `{}`: {}", path.display(), e.reason))
-            .missing(e.is_missing());
-        let best = path.join(file::BEST);
-        let error = match best.is_file() {
-            true => error.help(format!("it is a run's: its best weights are in `{}`", best.display())),
-            false => error,
-        };
-        at(error, "the file that `weights` names")
-    };
     let model: Vec<(VarId, &Variable)> = vars.iter().filter(|(_, v)| in_state_dict(v)).collect();
-    let wanted: HashSet<&str> = model.iter().map(|(_, v)| v.name.as_str()).collect();
-    let rules = &experiment.model.weights_rename;
-    let renamed = |name: &str| rules.iter().find_map(|rule| rule.apply(name)).unwrap_or_else(|| name.to_owned());
-    let fits = |names: &[&str]| {
-        let is_wanted = |name: &&&str| checkpoint::unwrapped(&renamed(name), |name| wanted.contains(name)).is_some();
-        names.iter().filter(is_wanted).count()
-    };
-    let choose = Choose { key: experiment.model.weights_key.as_deref(), fits: Some(&fits) };
-    let checkpoint::Loaded { mut tensors, unread, narrow, mut notes } =
-        checkpoint::load_chosen(path, &choose).map_err(unreadable)?;
-    // By the names that the model has for them.
-    let own = |name: &str| {
-        let name = renamed(name);
-        checkpoint::unwrapped(&name, |name| wanted.contains(name)).map(str::to_owned).unwrap_or(name)
-    };
-    let strange: Vec<String> = unread.keys().cloned().collect();
-    let unread: BTreeMap<String, checkpoint::Unread> =
-        unread.into_iter().map(|(name, what)| (own(&name), what)).collect();
-    let narrow: BTreeMap<String, &str> = narrow.into_iter().map(|(name, dtype)| (own(&name), dtype)).collect();
-    let are_adapters = adapters::are_alone(tensors.keys().map(String::as_str));
-    notes.extend(rename(experiment, path, &mut tensors, &strange)?);
-    notes.extend(checkpoint::unwrap_names(model.iter().map(|(_, v)| v.name.as_str()), &mut tensors));
+    let names: Vec<&str> = model.iter().map(|(_, v)| v.name.as_str()).collect();
+    let Some(named) = tensors::named(experiment, &names)? else { return Ok(None) };
+    let Named { path, mut tensors, unread, narrow, are_adapters, mut notes } = named;
+    let path = path.as_path();
+    let at = |error: Diagnostic, label: &str| tensors::at(experiment, error, label);
     let strict = experiment.model.weights_strict;
     if let Some((layer, tie)) = tied::take_copies(experiment, &mut tensors).filter(|_| strict) {
         let error = Diagnostic::error(format!("the weights in `{}` do not fit the model", path.display()))
@@ -155,55 +122,6 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     let left_out =
         (!left_out.is_empty()).then(|| format!("not all weights of `{}` fit: {}", path.display(), left_out.join("; ")));
     Ok(Some(Weights { tensors: taken, notes, left_out }))
-}
-
-/// Gives tensors the names that `weights_rename` says, of which some may be for those that are not read. What was done, for the user to know.
-fn rename(
-    experiment: &Experiment,
-    path: &Path,
-    tensors: &mut BTreeMap<String, Tensor>,
-    unread: &[String],
-) -> Result<Option<String>, Diagnostic> {
-    let rules = &experiment.model.weights_rename;
-    if rules.is_empty() {
-        return Ok(None);
-    }
-    let at = |error: Diagnostic, rule: usize, label: &str| match experiment
-        .nearest_span(&format!("model.weights_rename.{rule}.from"))
-    {
-        Some(span) => error.at(span, label),
-        None => error,
-    };
-    let mut used = vec![0usize; rules.len()];
-    let mut renamed: BTreeMap<String, Tensor> = BTreeMap::new();
-    let names: Vec<String> = tensors.keys().take(4).cloned().collect();
-    for (name, tensor) in std::mem::take(tensors) {
-        let by = rules.iter().enumerate().find_map(|(i, rule)| Some((i, rule.apply(&name)?)));
-        let new = by.as_ref().map_or(&name, |(_, new)| new);
-        if let Some((i, _)) = &by {
-            used[*i] += 1;
-        }
-        if renamed.contains_key(new) {
-            let error = Diagnostic::error(format!(
-                "`weights_rename` gives two tensors of `{}` the name `{new}`",
-                path.display()
-            ))
-            .note(format!("`{name}` is the second of them"));
-            return Err(at(error, by.map_or(0, |(i, _)| i), "two tensors cannot have one name"));
-        }
-        let new = by.map_or(name, |(_, new)| new);
-        renamed.insert(new, tensor);
-    }
-    *tensors = renamed;
-    let fits = |rule: usize| unread.iter().any(|name| rules[rule].apply(name).is_some());
-    if let Some(unused) = (0..used.len()).find(|rule| used[*rule] == 0 && !fits(*rule)) {
-        let names = names.join(", ");
-        let error = Diagnostic::error(format!("a rule of `weights_rename` fits no tensor of `{}`", path.display()))
-            .help(format!("the tensors are called {names}, …; the first rule that fits a name counts"));
-        return Err(at(error, unused, "fits nothing"));
-    }
-    let all: usize = used.iter().sum();
-    Ok(Some(format!("gave {all} tensor{} other names, as `weights_rename` says", if all == 1 { "" } else { "s" })))
 }
 
 /// Whether a checkpoint is of a text, and its tokens are not those of the tokenizer in the file `path`.
@@ -380,6 +298,14 @@ impl Weights {
     /// What goes where.
     pub fn into_tensors(self) -> Vec<(VarId, Tensor)> {
         self.tensors
+    }
+
+    /// What checkpoints leave to the file: the parameters of a model of these `variables` that its adapters are added to.
+    pub fn base(&self, experiment: &Experiment, variables: &Variables) -> Option<Base> {
+        experiment.model.lora.as_ref()?;
+        let frozen = |id: VarId| variables[id].kind == VarKind::Parameter && !variables[id].trainable;
+        let of_base = self.tensors.iter().filter(|(id, _)| frozen(*id));
+        Base::new(of_base.map(|(id, tensor)| (variables[*id].name.as_str(), tensor)))
     }
 
     /// Puts them into a session of the same model. Each goes from memory when the device has it.

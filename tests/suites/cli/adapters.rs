@@ -1,7 +1,7 @@
 //! Adapters of low rank: ten steps as `peft` takes them, what is exported of them, and what is refused.
 
 use super::support::{Done, Place, assert_same_runs, repository};
-use runner::checkpoint::{Tensor, load_tensors};
+use runner::checkpoint::{Tensor, load_tensors, write_weights};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,14 +60,18 @@ fn ten_steps_are_those_of_peft() {
             (&config["peft_type"], &config["fan_in_fan_out"]),
             (&Value::from("LORA"), &Value::from(name == "gpt2"))
         );
-        // What they were added to is what it was; the exported model has the same loss without them.
-        let (start, last) = (tensors(&place, "start.safetensors"), tensors(&place, "r/last.safetensors"));
-        let renamed = |name: &str| name.strip_prefix("transformer.").unwrap_or(name).to_owned();
-        for (tensor, before) in start.iter().filter(|(name, _)| !name.contains("lora_")) {
-            assert_eq!(before, &last[&renamed(tensor)], "{name}: {tensor}");
-        }
+        // A checkpoint holds what was trained. What that is added to is what it was; the exported model has the same loss without it.
+        let last = tensors(&place, "r/last.safetensors");
+        assert!(!last.is_empty() && last.keys().all(|name| name.contains("lora_")), "{name}: {:?}", last.keys());
         place.ok("export r/last.safetensors whole.safetensors");
-        assert!(tensors(&place, "whole.safetensors").keys().all(|name| !name.contains("lora_")));
+        let (start, whole) = (tensors(&place, "start.safetensors"), tensors(&place, "whole.safetensors"));
+        assert!(whole.keys().all(|name| !name.contains("lora_")));
+        let renamed = |name: &str| name.strip_prefix("transformer.").unwrap_or(name).to_owned();
+        let adapted = |name: &str| last.contains_key(&name.replace("weight", "lora_A.weight"));
+        for (tensor, before) in start.iter().filter(|(name, _)| !name.contains("lora_")) {
+            let after = renamed(tensor);
+            assert_eq!(before == &whole[&after], !adapted(&after), "{name}: {tensor}");
+        }
         let whole = "--unset model.lora --set model.weights=whole.safetensors --set model.weights_rename=[]";
         let loss = |done: Done| done.json()["metrics"]["loss"].as_f64().unwrap();
         let [with, without] =
@@ -91,7 +95,7 @@ fn a_run_with_adapters_goes_on() {
     assert_same_runs((&place, "whole"), (&place, "parts"));
     let (start, last) = (tensors(&place, "start.safetensors"), tensors(&place, "whole/last.safetensors"));
     assert_ne!(start["model.norm.weight"], last["model.norm.weight"]);
-    assert_eq!(start["model.layers.0.input_layernorm.weight"], last["model.layers.0.input_layernorm.weight"]);
+    assert!(!last.contains_key("model.layers.0.input_layernorm.weight"), "{:?}", last.keys());
     // Adapters start anew where the file has none; B is 0, so that the model is what it was.
     place.ok("export whole/last.safetensors plain.safetensors");
     let [plain, with] = ["--unset model.lora", "--set model.lora.rank=2"].map(|lora| {
@@ -100,6 +104,71 @@ fn a_run_with_adapters_goes_on() {
             .unwrap()
     });
     assert_eq!(plain, with);
+}
+
+/// The weights that adapters are added to stay in their file: wherever it is, as long as they are the same.
+#[test]
+fn a_checkpoint_leaves_to_the_file_what_was_not_trained() {
+    let place = place("llama");
+    let loss = |args: &str| place.ok(args).json()["metrics"]["loss"].as_f64().unwrap();
+    place.ok("train c.toml --out whole");
+    place.ok("train c.toml --out r --set train.epochs=4");
+    let before = loss("eval r/last.safetensors --json");
+    let said = place.ok("verify r");
+    assert!(said.out.contains("tensors that the adapters are added to"), "{}", said.out);
+    // A model that starts from a checkpoint has both.
+    assert_eq!(loss("eval c.toml --set model.weights=r/last.safetensors --json"), before);
+    place.ok("train c.toml --out from --set model.weights=r/last.safetensors --set train.epochs=1");
+    let of_from = loss("eval from/last.safetensors --json");
+    // A checkpoint in the place of the one that it starts from.
+    fs::copy(place.path("r/last.safetensors"), place.path("kept.safetensors")).unwrap();
+    fs::copy(place.path("from/last.safetensors"), place.path("r/last.safetensors")).unwrap();
+    let said = place.fails("eval from/last.safetensors", 2);
+    assert!(said.contains("start from one another"), "{said}");
+    fs::rename(place.path("kept.safetensors"), place.path("r/last.safetensors")).unwrap();
+    assert_eq!(loss("eval from/last.safetensors --json"), of_from);
+
+    // Moved.
+    fs::rename(place.path("start.safetensors"), place.path("moved.safetensors")).unwrap();
+    for args in
+        ["eval r", "generate r/last.safetensors --prompt a", "export r a.safetensors", "train c.toml --out r --resume"]
+    {
+        let said = place.fails(args, 1);
+        for part in ["start.safetensors`", "holds adapters", "--set model.weights=FILE"] {
+            assert!(said.contains(part), "{args}: {part}: {said}");
+        }
+    }
+    let said = place.fails("eval from/last.safetensors", 1);
+    assert!(said.contains("cannot take the weights in") && said.contains("start.safetensors"), "{said}");
+    let said = place.run("verify r");
+    assert!(said.code == Some(1) && said.out.contains("wrong: `start.safetensors`: cannot take"), "{}", said.out);
+    let moved = "--set model.weights=moved.safetensors";
+    assert_eq!(loss(&format!("eval r/last.safetensors --json {moved}")), before);
+    for to in ["whole.onnx", "whole.safetensors", "adapter --adapter"] {
+        place.ok(&format!("export r/last.safetensors {to} {moved}"));
+    }
+    place.ok(&format!("train c.toml --out r --resume --set train.epochs=10 {moved}"));
+    assert_same_runs((&place, "whole"), (&place, "r"));
+
+    // Others.
+    let mut others = tensors(&place, "moved.safetensors");
+    let norm = others.get_mut("model.norm.weight").unwrap();
+    norm.data[0] ^= 1;
+    let write = |tensors: &BTreeMap<String, Tensor>| {
+        let views: Vec<_> = tensors.iter().map(|(name, tensor)| tensor.view(name)).collect();
+        write_weights(&place.path("start.safetensors"), &views).unwrap();
+    };
+    write(&others);
+    let said = place.fails("eval r/last.safetensors --set model.weights=start.safetensors", 2);
+    assert!(said.contains("are not those of the training") && said.contains("their values are others"), "{said}");
+    others.remove("model.norm.weight");
+    write(&others);
+    let said = place.fails("eval r/last.safetensors --set model.weights=start.safetensors", 2);
+    assert!(said.contains("it has no `model.norm.weight`"), "{said}");
+    assert!(place.fails("eval r/last.safetensors --unset model.weights", 2).contains("names no `[model] weights`"));
+    // The run that it started from says where the file is now.
+    assert_eq!(loss("eval from/last.safetensors --json"), of_from);
+    place.ok(&format!("train c.toml --dry-run {moved}"));
 }
 
 #[test]
