@@ -291,7 +291,7 @@ fn progress(place: &Place, folder: &str) -> usize {
 fn a_sweep_that_is_killed_ends_as_one_left_alone() {
     for (seed, method, jobs) in [(1, "stop = \"median\"\nstop_after = 3\n", 1), (2, "method = \"halving\"\n", 2)] {
         let section = format!(
-            "[checkpoint]\nevery_steps = 2\n[sweep]\ntrials = 20\n{method}parameters = {{ \"optimizer.lr\" = {{ log = [1e-5, 1e-1] }}, \"params.width\" = [4, 8] }}\n"
+            "[checkpoint]\nevery_steps = 2\n[sweep]\ntrials = 12\n{method}parameters = {{ \"optimizer.lr\" = {{ log = [1e-5, 1e-1] }}, \"params.width\" = [4, 8] }}\n"
         );
         let place = Place::with(&config(3, &section));
         let alone = sweep(&place, "--out alone");

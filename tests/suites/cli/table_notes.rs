@@ -223,9 +223,9 @@ fn a_target_of_two_numbers_may_be_a_class() {
 
 /// The most columns that a table may have.
 #[test]
-fn a_hundred_thousand_columns_are_looked_at() {
+fn thirty_thousand_columns_are_looked_at() {
     let place = Place::with(&config(""));
-    let row = |cell: &dyn Fn(usize) -> String| (1..100_000).map(cell).collect::<Vec<_>>().join(",");
+    let row = |cell: &dyn Fn(usize) -> String| (1..30_000).map(cell).collect::<Vec<_>>().join(",");
     let mut text = format!("{},y\n", row(&|at| format!("c{at}")));
     for i in 0..3 {
         let _ = writeln!(
@@ -242,10 +242,10 @@ fn a_hundred_thousand_columns_are_looked_at() {
     let report = place.ok("check c.toml --json").json();
     let notes = report["notes"].as_array().unwrap();
     let note = notes[0].as_str().unwrap();
-    assert_eq!((&report["parameters"], notes.len()), (&99_001.into(), 1), "a hundredth is always the same");
-    assert!(note.contains("`c100` (it has the same value in every row)") && note.ends_with(" and 979 more"), "{note}");
-    assert_eq!(place.ok("data show c.toml --json").json()["features"], 99_000);
-    assert!(place.ok("check c.toml").out.contains("\nand 99,960 more: `runner data show c.toml`\n"));
+    assert_eq!((&report["parameters"], notes.len()), (&29_701.into(), 1), "a hundredth is always the same");
+    assert!(note.contains("`c100` (it has the same value in every row)") && note.ends_with(" and 279 more"), "{note}");
+    assert_eq!(place.ok("data show c.toml --json").json()["features"], 29_700);
+    assert!(place.ok("check c.toml").out.contains("\nand 29,960 more: `runner data show c.toml`\n"));
 }
 
 /// What a model is asked about may have other columns than it takes, and lack cells that training had.
