@@ -134,14 +134,22 @@ pub fn together(task: Task, outputs: &[&[f32]]) -> Vec<f32> {
         }
         sum.into_iter().map(|sum| sum / outputs.len() as f64).collect::<Vec<f64>>()
     };
-    let floats = |values: Vec<f64>, f: fn(f64) -> f64| values.into_iter().map(|value| f(value) as f32).collect();
+    // A probability that is too small for a number has a logarithm all the same: losses stay finite, as those of one model do.
+    let log = |p: f64| p.max(f64::MIN_POSITIVE).ln();
     match task {
-        Task::Classification => floats(mean(&|x| super::scores::softmax(x.iter().copied()).collect()), f64::ln),
-        Task::BinaryClassification => {
-            let probabilities = mean(&|x| x.iter().map(|logit| super::scores::sigmoid(*logit)).collect());
-            floats(probabilities, |p| p.ln() - (-p).ln_1p())
+        Task::Classification => {
+            let probabilities = mean(&|x| super::scores::softmax(x.iter().copied()).collect());
+            probabilities.into_iter().map(|p| log(p) as f32).collect()
         }
-        Task::Regression => floats(mean(&|x| x.iter().map(|value| f64::from(*value)).collect()), |value| value),
+        Task::BinaryClassification => {
+            // That of a no is not one less that of a yes, which is 0 where all are sure.
+            let [yes, no] = [1.0, -1.0]
+                .map(|sign: f32| mean(&|x| x.iter().map(|logit| super::scores::sigmoid(sign * logit)).collect()));
+            yes.into_iter().zip(no).map(|(yes, no)| (log(yes) - log(no)) as f32).collect()
+        }
+        Task::Regression => {
+            mean(&|x| x.iter().map(|value| f64::from(*value)).collect()).into_iter().map(|value| value as f32).collect()
+        }
     }
 }
 
@@ -183,5 +191,16 @@ mod tests {
         let (a, b) = ([logit(0.9), logit(0.2)], [logit(0.5), logit(0.4)]);
         assert!(near(together(Task::BinaryClassification, &[&a, &b]), [logit(0.7), logit(0.3)]));
         assert!(near(together(Task::Regression, &[&[1.0, 4.0], &[2.0, -4.0]]), [1.5, 0.0]));
+    }
+
+    #[test]
+    fn sure_models_are_sure_together() {
+        for logit in [50.0, 1e4] {
+            let sure = [logit, -logit];
+            let together = together(Task::BinaryClassification, &[&sure, &sure]);
+            assert!(together[0].is_finite() && together[0] == -together[1] && together[0] >= 50.0, "{together:?}");
+        }
+        let far = together(Task::Classification, &[&[1e4, 0.0], &[1e4, 0.0]]);
+        assert!(far[0] == 0.0 && far[1].is_finite() && far[1] < -700.0, "{far:?}");
     }
 }

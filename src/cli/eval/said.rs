@@ -1,9 +1,9 @@
 //! What a model says of a target of a sample, with what is true of it: as columns of a table, and as JSON.
 
 use super::learnt::Learnt;
-use super::losses::{mean_loss, mean_pinball};
+use super::losses::{log_softmax, mean_loss, mean_of_labels, mean_pinball, of_class};
 use crate::graph::Shape;
-use crate::graph::op::Task;
+use crate::graph::op::{ElementwiseLoss, Loss, Task};
 use serde_json::{Map, Value, json};
 
 /// What a model says of a target, and its loss.
@@ -72,26 +72,34 @@ impl Learnt<'_> {
     }
 
     /// The loss of a sample's numbers, if there are some and all weigh the same.
-    pub fn loss_of_numbers(&self, output: &[f32], targets: &[f32]) -> Option<f64> {
-        // It is that of what is learnt.
-        let standard = self.standard.filter(|_| self.loss.task() == Task::Regression);
-        let each = self.quantiles.len().max(1);
-        let learnt = |list: &[f32], each: usize| {
-            standard.map_or_else(|| list.to_vec(), |standard| standard.repeated(each).of(list))
-        };
-        match targets.is_empty() {
-            true => None,
-            false if each > 1 => Some(mean_pinball(self.quantiles, &learnt(output, each), &learnt(targets, 1))),
-            false => mean_loss(self.loss, &learnt(output, 1), &learnt(targets, 1)),
-        }
+    fn loss_of_numbers(&self, output: &[f32], targets: &[f32]) -> Option<f64> {
+        let alike = matches!(self.loss, Loss::Elementwise(_)) && !targets.is_empty();
+        alike.then(|| self.loss_of(output, targets)[0])
     }
-}
 
-/// The logarithms of the softmax of a row.
-fn log_softmax(row: &[f32]) -> Vec<f64> {
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = row.iter().map(|x| (f64::from(*x) - f64::from(most)).exp()).sum();
-    row.iter().map(|x| f64::from(*x) - f64::from(most) - sum.ln()).collect()
+    /// The loss of a sample as it enters the mean over samples: times what it weighs there by its class, and that weight. `targets` are numbers, or the
+    /// numbers of classes.
+    pub fn loss_of(&self, output: &[f32], targets: &[f32]) -> [f64; 2] {
+        let each = self.quantiles.len().max(1);
+        // It is that of what is learnt.
+        let learnt = |list: &[f32], each: usize| {
+            self.standard.map_or_else(|| list.to_vec(), |standard| standard.repeated(each).of(list))
+        };
+        let of_numbers = match self.loss {
+            Loss::CrossEntropy(loss) => {
+                let rows = output.chunks_exact((output.len() / targets.len().max(1)).max(1)).zip(targets);
+                let each = rows.map(|(row, class)| of_class(loss, row, *class as i32));
+                return each.fold([0.0; 2], |[sum, weights], [loss, weight]| [sum + loss, weights + weight]);
+            }
+            Loss::Binary(loss) => mean_of_labels(loss, output, targets),
+            Loss::Elementwise(loss @ ElementwiseLoss::BceWithLogits) => mean_loss(*loss, output, targets),
+            Loss::Elementwise(_) if each > 1 => {
+                mean_pinball(self.quantiles, &learnt(output, each), &learnt(targets, 1))
+            }
+            Loss::Elementwise(loss) => mean_loss(*loss, &learnt(output, 1), &learnt(targets, 1)),
+        };
+        [of_numbers, 1.0]
+    }
 }
 
 /// A sample's numbers as PyTorch has them: images channels-first. `shape` is that of a batch.

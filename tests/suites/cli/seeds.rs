@@ -126,18 +126,57 @@ fn equal_models_together_have_the_figures_of_one() {
         for (name, value) in of_one {
             let [value, found] = [Some(value), of_both.get(name.as_str())]
                 .map(|value| value.and_then(Value::as_f64).unwrap_or(f64::NAN));
-            // The likelihood has the name of the figure here.
-            let likelihood = at == 0 && name == "loss";
-            assert!(
-                likelihood || (value - found).abs() < 1e-5 * value.abs().max(1.0),
-                "{name}: {value}, together {found}"
-            );
+            assert!((value - found).abs() < 1e-5 * value.abs().max(1.0), "{name}: {value}, together {found}");
         }
         for table in ["per_class", "confusion_matrix"] {
             assert_eq!(one.0[table], both.0[table]);
         }
         assert_eq!((one.0["per_class"].is_array(), one.0["per_target"].is_null()), (at == 0, at == 0));
         assert!(lines(&one.1).len() > 3 && (at == 1 || lines(&one.1) == lines(&both.1)), "{}\n{}", one.1, both.1);
+    }
+}
+
+/// Every loss of classes and of labels is that of what the models say together, and stands beside the figures that were asked for.
+#[test]
+fn the_loss_of_models_together_is_that_of_their_answer() {
+    let place = Place::with("");
+    place.write("houses.csv", houses(90).replace("sea", "aft"));
+    let losses = [
+        "\"cross_entropy\"",
+        "\"cross_entropy\"\nlabel_smoothing = 0.2\nweight = [0.5, 2.0, 1.0]",
+        "\"focal\"\ngamma = 1.5\nweight = [1.0, 3.0, 0.25]",
+        "\"nll\"",
+        "\"bce_with_logits\"",
+        "\"bce_with_logits\"\npos_weight = [0.5, 3.0]",
+        "\"sigmoid_focal\"\ngamma = 2.0\nalpha = 0.25",
+    ];
+    for (at, loss) in losses.into_iter().enumerate() {
+        let of_labels = loss.contains("bce") || loss.contains("sigmoid");
+        let target = if of_labels { "[\"old\", \"near\"]" } else { "\"town\"" };
+        if of_labels {
+            let label = |line: &str| {
+                let age: usize = line.split(',').nth(2).unwrap().parse().unwrap_or(0);
+                format!("{line},{},{}\n", u8::from(age > 20), u8::from(line.contains("aft")))
+            };
+            let rows: String = houses(90).replace("sea", "aft").lines().skip(1).map(label).collect();
+            place.write("houses.csv", format!("id,rooms,age,town,price,old,near\n{rows}"));
+        }
+        let mut text = config(&format!("validation_split = 0.4\ntarget = {target}\n[loss]\ntype = {loss}"));
+        if loss == "\"nll\"" {
+            text = text.replace("\"$classes\" }]", "\"$classes\" }, { type = \"log_softmax\" }]");
+        }
+        place.write("c.toml", text.replace("\"$classes\"", if of_labels { "2" } else { "3" }));
+        place.ok(&format!("train c.toml --quiet --out r{at} --set train.epochs=2 --set train.seeds=2"));
+        let [one, other] = [1, 2].map(|seed| place.path(&format!("r{at}/seed-{seed}/best.safetensors")));
+        fs::copy(one, other).unwrap();
+        let [one, both] = [format!("eval r{at}/seed-1 --json"), format!("eval r{at} --json")]
+            .map(|command| place.ok(&command).json()["metrics"].clone());
+        let [of_one, of_both] = [&one, &both].map(|of| of["loss"].as_f64().unwrap_or(f64::NAN));
+        assert!((of_one - of_both).abs() < 1e-5, "{loss}: {of_one}, together {of_both}");
+        assert!(both["log_loss"].is_number(), "{both}");
+        // A likelihood is listed once.
+        let plain = loss == "\"nll\"" || loss == losses[0] || loss == losses[4];
+        assert_eq!(place.ok(&format!("eval r{at}")).out.contains("log_loss"), !plain, "{loss}");
     }
 }
 
@@ -207,7 +246,7 @@ fn photos_are_judged_by_all_seeds() {
     }
     assert!(each[0] != each[1]);
     let figures = place.ok("eval r --json").json();
-    assert!(figures["metrics"]["log_loss"].is_number() && figures["samples"] == 6, "{figures}");
+    assert!(figures["metrics"]["loss"].is_number() && figures["samples"] == 6, "{figures}");
 }
 
 #[test]

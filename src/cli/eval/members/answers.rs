@@ -36,8 +36,8 @@ pub struct Sample {
     pub output: Vec<f32>,
     /// What should be, likewise; classes are whole numbers.
     pub target: Vec<f32>,
-    /// The loss of each regression, in the unit in which the model learns it.
-    losses: Vec<Option<f64>>,
+    /// The loss of each target, in the unit in which the model learns it, times what the sample weighs there by its class; and that weight.
+    losses: Vec<[f64; 2]>,
     /// What the sample weighs in losses.
     pub weight: f64,
 }
@@ -89,7 +89,7 @@ impl Answers {
 
     /// A sample with its losses.
     pub fn sample(&self, output: Vec<f32>, target: Vec<f32>, weight: f64) -> Sample {
-        let losses = self.each(&output, &target).map(|(learnt, x, t)| learnt.learnt().loss_of_numbers(x, t));
+        let losses = self.each(&output, &target).map(|(learnt, x, t)| learnt.learnt().loss_of(x, t));
         Sample { losses: losses.collect(), output, target, weight }
     }
 
@@ -106,19 +106,17 @@ impl Answers {
         })
     }
 
-    /// Makes the losses those of one model with heads: each head has its own, and that of the main target is the sum. A loss that the answers do not tell is
-    /// left out, and so is the sum.
-    fn sum_losses(&self, all: &mut [Measured], parts: &[Vec<Part>]) {
-        let losses: Vec<Option<f64>> = self.learnt.iter().zip(parts).map(|(target, of)| target.loss(of)).collect();
-        let sum = self.learnt.iter().zip(&losses).map(|(target, loss)| Some(target.weight * (*loss)?)).sum();
-        for (one, own) in all.iter_mut().zip(losses) {
-            let loss = if one.head.is_some() { own } else { sum };
+    /// Makes the losses those of one model with heads: each head has its own, and that of the main target is the sum.
+    fn sum_losses(&self, all: &mut [Measured]) {
+        let of = |one: &Measured| one.figures.get(Figure::Loss).unwrap_or(f64::NAN);
+        let sum = self.learnt.iter().zip(&*all).map(|(target, one)| target.weight * of(one)).sum();
+        for (one, target) in all.iter_mut().zip(&self.learnt) {
             let figures = std::mem::replace(&mut one.figures, Figures::none());
-            // The likelihood of a head is its loss.
-            let figures = if one.head.is_some() && loss.is_some() { figures.without(Figure::LogLoss) } else { figures };
-            one.figures = match loss {
-                Some(loss) => figures.with(Figure::Loss, loss),
-                None => figures.without(Figure::Loss),
+            one.figures = match one.head {
+                None => figures.with(Figure::Loss, sum),
+                // The likelihood of a head is its loss.
+                Some(_) if target.loss_is_likelihood() => figures.without(Figure::LogLoss),
+                Some(_) => figures,
             };
         }
     }
@@ -140,7 +138,7 @@ impl Answers {
         }
         let mut all: Vec<Measured> = self.learnt.iter().zip(&parts).map(|(target, of)| target.measured(of)).collect();
         if self.learnt.len() > 1 {
-            self.sum_losses(&mut all, &parts);
+            self.sum_losses(&mut all);
         }
         let (Some(scores), Some(main)) = (scores, all.first_mut()) else { return (all, Vec::new()) };
         let (gathered, notes) = self.learnt[0].gathered(scores, &parts[0]);

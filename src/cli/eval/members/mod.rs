@@ -11,6 +11,7 @@ use crate::api::samples::SaidOnce;
 use crate::cli::args::{EvalArgs, Overrides};
 use crate::cli::{class_table, error_table};
 use crate::files::output::Output;
+use crate::graph::op::Figure;
 use crate::terminal::{Stream, say, thousands, width};
 use crate::train::setup::figures::Figures;
 use answers::{Answers, Sample};
@@ -108,6 +109,9 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
                 of_classes.or_else(|| errors(one).and_then(|(errors, spec)| error_table::text(&errors, spec)))?;
             Some(one.head.as_ref().map_or_else(|| format!("\n\n{table}"), |head| format!("\n\n{head}\n{table}")))
         });
+        // Programs find it under both names.
+        let twice = measured.iter().any(|one| one.head.is_none() && one.is_likelihood) && measured.len() == 1;
+        let figures = if twice { figures.without(Figure::LogLoss) } else { figures };
         let line = in_lines(&what, &in_words(&figures), width);
         crate::cli::print_beside(rows_to(args)?.as_ref(), &format!("{line}{}", tables.collect::<String>()))?;
         if let Some((note, ..)) = chosen {

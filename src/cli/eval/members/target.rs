@@ -4,7 +4,7 @@ use super::super::learnt::Learnt;
 use crate::api::scores::{sigmoid, softmax};
 use crate::config::language::sections::middle;
 use crate::data::Standard;
-use crate::graph::op::{Figure, Loss, Task};
+use crate::graph::op::{ElementwiseLoss, Figure, Loss, Task};
 use crate::train::setup::class_report::ClassReport;
 use crate::train::setup::error_report::ErrorReport;
 use crate::train::setup::figures::Figures;
@@ -37,9 +37,9 @@ pub struct Part<'a> {
     pub output: &'a [f32],
     /// What should be.
     pub target: &'a [f32],
-    /// The loss, if it is simple.
-    pub loss: Option<f64>,
-    /// What it weighs in losses.
+    /// The loss, times what it weighs there by its class, and that weight.
+    pub loss: [f64; 2],
+    /// What it weighs in losses besides.
     pub weight: f64,
 }
 
@@ -51,6 +51,8 @@ pub struct Measured {
     pub names: Vec<String>,
     /// Its figures.
     pub figures: Figures,
+    /// Its `log_loss` is its loss, by another name.
+    pub is_likelihood: bool,
     /// What was counted of its classes or labels.
     pub report: Option<ClassReport>,
     /// What was summed of each of its numbers.
@@ -78,15 +80,18 @@ impl Target {
         Learnt { head: None, loss: &self.loss, weight: self.weight, standard, quantiles, names: &[], columns: &[] }
     }
 
-    /// Its loss over samples, as of one model, if those of samples are known.
-    pub fn loss(&self, samples: &[Part]) -> Option<f64> {
-        let of = |part: &Part| match self.loss.task() {
-            Task::Classification => self.loss.is_likelihood().then(|| log_loss(part)),
-            Task::BinaryClassification | Task::Regression => part.loss,
+    /// Its loss over samples, as of one model.
+    fn loss(&self, samples: &[Part]) -> f64 {
+        let add = |[sum, weights]: [f64; 2], part: &Part| {
+            [sum + part.weight * part.loss[0], weights + part.weight * part.loss[1]]
         };
-        let counted = samples.iter().filter(|part| self.counts(part));
-        let losses: Option<Vec<_>> = counted.map(|part| Some((of(part)?, part.weight))).collect();
-        losses.map(|losses| weighted(&mut losses.into_iter()))
+        let [sum, weights] = samples.iter().fold([0.0; 2], add);
+        sum / weights
+    }
+
+    /// Whether its loss is the negative log-likelihood of its class or labels, where all samples weigh the same.
+    pub fn loss_is_likelihood(&self) -> bool {
+        self.loss.is_likelihood() || self.loss == Loss::Elementwise(ElementwiseLoss::BceWithLogits)
     }
 
     /// Whether a sample counts: one whose class is ignored does not.
@@ -94,8 +99,7 @@ impl Target {
         self.loss.ignore_index().is_none_or(|class| part.target[0] != class as f32)
     }
 
-    /// Its figures over samples. As of one model, the loss is the mean by what samples weigh, and other figures count all alike. The loss of classes is
-    /// their likelihood, which is listed once where all weigh the same.
+    /// Its figures over samples. As of one model, the loss is the mean by what samples weigh, and other figures count all alike.
     fn usual(&self, samples: &[Part]) -> Vec<(Figure, f64)> {
         let (each, at) = (self.quantiles.len().max(1), middle(&self.quantiles));
         let pairs = |part: &Part| {
@@ -103,20 +107,15 @@ impl Target {
             pairs.map(|(x, t)| (f64::from(x[at]), f64::from(*t))).collect::<Vec<_>>()
         };
         let numbers = || samples.iter().flat_map(pairs);
-        let mean = |all: &mut dyn Iterator<Item = f64>| weighted(&mut all.map(|value| (value, 1.0)));
-        let losses = || self.loss(samples).map(|loss| (Figure::Loss, loss));
-        match self.loss.task() {
+        let own = match self.loss.task() {
             Task::Classification => {
                 let counted = || samples.iter().filter(|part| self.counts(part));
                 let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
                 let right = |part: &Part| f64::from(largest(part.output) == part.target[0] as usize);
-                let weighs = counted().any(|part| part.weight != 1.0);
-                let loss = losses().filter(|_| weighs);
-                let own = [
+                vec![
                     (Figure::Accuracy, mean(&mut counted().map(right))),
                     (Figure::LogLoss, mean(&mut counted().map(log_loss))),
-                ];
-                loss.into_iter().chain(own).collect()
+                ]
             }
             Task::BinaryClassification => {
                 let right = |(x, t): (f64, f64)| f64::from((x > 0.0) == (t > 0.5));
@@ -124,29 +123,26 @@ impl Target {
                     let p = sigmoid(x as f32);
                     -(if t > 0.5 { p } else { 1.0 - p }).max(f64::MIN_POSITIVE).ln()
                 };
-                let weighs = samples.iter().any(|part| part.weight != 1.0);
-                let loss = losses().filter(|_| weighs);
-                let own = [
+                vec![
                     (Figure::Accuracy, mean(&mut numbers().map(right))),
                     (Figure::LogLoss, mean(&mut numbers().map(log))),
-                ];
-                loss.into_iter().chain(own).collect()
+                ]
             }
             Task::Regression => {
                 let square = mean(&mut numbers().map(|(x, t)| (x - t).powi(2)));
                 let absolute = mean(&mut numbers().map(|(x, t)| (x - t).abs()));
-                let own = [(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())];
-                let mut all: Vec<(Figure, f64)> = losses().into_iter().chain(own).collect();
+                let mut own = vec![(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())];
                 if each > 1 {
                     let inside =
                         |(x, t): (&[f32], &f32)| f64::from(x.iter().any(|x| x <= t) && x.iter().any(|x| x >= t));
                     let covered =
                         samples.iter().flat_map(|part| part.output.chunks_exact(each).zip(part.target)).map(inside);
-                    all.push((Figure::Coverage, mean(&mut { covered })));
+                    own.push((Figure::Coverage, mean(&mut { covered })));
                 }
-                all
+                own
             }
-        }
+        };
+        std::iter::once((Figure::Loss, self.loss(samples))).chain(own).collect()
     }
 
     /// What is measured of it.
@@ -157,7 +153,8 @@ impl Target {
         let asked = self.asked.iter().filter_map(|figure| Some((*figure, counted(figure)?)));
         let all = self.usual(samples).into_iter().chain(asked);
         let figures = all.fold(Figures::none(), |figures, (figure, value)| figures.with(figure, value));
-        Measured { head: self.head.clone(), names: self.names.clone(), figures, report, errors }
+        let is_likelihood = self.loss_is_likelihood() && samples.iter().all(|part| part.weight == 1.0);
+        Measured { head: self.head.clone(), names: self.names.clone(), figures, is_likelihood, report, errors }
     }
 
     /// Figures that come of the outputs of all samples; and what must be said of them.
@@ -197,10 +194,9 @@ impl Target {
     }
 }
 
-/// The mean of values, each with its weight.
-fn weighted(all: &mut dyn Iterator<Item = (f64, f64)>) -> f64 {
-    let (sum, weights) = all.fold((0.0, 0.0), |(sum, all), (value, weight)| (sum + weight * value, all + weight));
-    sum / weights
+fn mean(all: &mut dyn Iterator<Item = f64>) -> f64 {
+    let (sum, number) = all.fold((0.0, 0.0), |(sum, number), value| (sum + value, number + 1.0));
+    sum / number
 }
 
 /// The likelihood of the class of a sample.
