@@ -119,7 +119,7 @@ pub fn not_of_one_training(path: &Path, members: Members, what: &str) -> Failure
     let (shown, one) = (path.display(), members.one());
     Failure::Other(anyhow!(
         "the {one}s of `{shown}` are not of one training: {what}\nhelp: `runner train --resume {shown}` ends a training that was cut off, and gives \
-         all of them what `--set` says behind it; `{shown}/{one}-1` is one of them by itself"
+         all of them what `--set` says after it; `{shown}/{one}-1` is one of them by itself"
     ))
 }
 

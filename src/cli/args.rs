@@ -424,7 +424,7 @@ pub struct BenchArgs {
     pub threads: Option<usize>,
     /// Time every operation of the step: GFLOP/s, share of what a matrix product reaches, bytes, GB/s
     ///
-    /// On a terminal, operations that differ in their layers alone share a row, and so do those behind the first 20 that take less than 1 % of the time each.
+    /// On a terminal, operations that differ in their layers alone share a row, and so do those after the first 20 that take less than 1 % of the time each.
     /// A pipe or a file gets every operation.
     #[arg(long)]
     pub profile: bool,

@@ -45,7 +45,7 @@ pub(super) fn run(args: &DocsArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All places of a name: a word, or a key behind what has it, as `optimizer.lr` or `conv2d.stride`.
+/// All places of a name: a word, or a key after what has it, as `optimizer.lr` or `conv2d.stride`.
 ///
 /// # Errors
 /// There is none, with the name that was probably meant.

@@ -58,7 +58,7 @@ impl Builder<'_> {
             let at = ["end", "start"].iter().find_map(|key| node.fields.get(*key)).copied();
             let end = l.end.map_or(String::new(), |end| end.to_string());
             let message = format!("`slice` cannot take {}:{end} of the {size} of dimension {dim}", l.start);
-            let help = "`start` is the first index, `end` the one behind the last; negative numbers count from the end";
+            let help = "`start` is the first index, `end` the one after the last; negative numbers count from the end";
             let label = format!("the indices are 0 to {}", size - 1);
             self.refuse_at(node, at.unwrap_or(node.span), &message, &label, &[x], help);
             return self.as_it_was(x);

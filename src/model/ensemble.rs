@@ -147,12 +147,12 @@ impl Builder<'_> {
         whole
     }
 
-    /// Reports layers behind the one that ends a model of members: in training they would see members, and else their mean.
+    /// Reports layers after the one that ends a model of members: in training they would see members, and else their mean.
     pub(super) fn members_end_it(&mut self, y: Tensor) {
         let Some((span, _)) = self.end.filter(|(_, value)| *value != y.value) else { return };
         let error = Diagnostic::error("`ensemble_mean` is not the last layer")
             .at(span, "ends the model")
-            .help("put the layers behind it before it: what members put out is what the model says");
+            .help("put the layers after it before it: what members put out is what the model says");
         self.report(error);
         self.guesses.insert(y.value);
     }

@@ -15,7 +15,7 @@ impl Builder<'_> {
             return self.guess(Shape::from([self.batch, 1]));
         };
         if vectors < 2 {
-            let help = "`concat` puts sequences behind one another, with `dim = 1`";
+            let help = "`concat` puts sequences after one another, with `dim = 1`";
             self.refuse(node, "`dot_interaction` has one vector, and no pair", "takes several vectors", &[x], help);
             return self.guess(Shape::from([n, 1]));
         }

@@ -47,7 +47,7 @@ impl Condition {
         };
         let value = value.trim().trim_matches('"');
         if key.is_empty() || value.is_empty() && compare != Compare::Equal && compare != Compare::NotEqual {
-            return Err("expected a key before the comparison and a value behind it".into());
+            return Err("expected a key before the comparison and a value after it".into());
         }
         Ok(Condition { key: key.to_owned(), compare, value: value.to_owned() })
     }

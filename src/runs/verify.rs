@@ -58,7 +58,7 @@ pub fn verify(folder: &Path) -> Verified {
         done.notes.push("a process is at work in the folder: what it is writing may not agree yet".into());
     } else if killed {
         done.notes.push(
-            "its last process was killed: what it wrote behind its last checkpoint is taken away where the run goes on"
+            "its last process was killed: what it wrote after its last checkpoint is taken away where the run goes on"
                 .into(),
         );
     }
@@ -251,10 +251,7 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
     let step = |line: &Line| line.get("step").and_then(Value::as_u64).unwrap_or(0);
     for kind in [&lines.steps, &lines.epochs] {
         if let Some(pair) = kind.windows(2).find(|pair| step(&pair[1]) < step(&pair[0])) {
-            done.wrong(
-                &path,
-                format!("a line of step {} stands behind one of step {}", step(&pair[1]), step(&pair[0])),
-            );
+            done.wrong(&path, format!("a line of step {} stands after one of step {}", step(&pair[1]), step(&pair[0])));
         }
     }
     let Some(last) = last else { return Some(lines) };
@@ -267,7 +264,7 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
         done.wrong(&path, format!("has {} bytes more than when the run ended", bytes - counted));
     } else if broke_off(folder, last) && lines.failed.is_none() {
         done.notes.push(format!(
-            "its last process ended before it could save: what it wrote behind step {} is taken away where the run goes on",
+            "its last process ended before it could save: what it wrote after step {} is taken away where the run goes on",
             last.meta.step
         ));
     }
@@ -281,7 +278,7 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
             let has = ended.last().map_or_else(|| "none".to_owned(), u64::to_string);
             done.wrong(&path, format!("its last epoch is {has}, and {expected} in `{}`", file::LAST));
         } else if let Some(gap) = ended.windows(2).find(|pair| pair[1] != pair[0] + 1) {
-            done.wrong(&path, format!("epoch {} stands behind epoch {}", gap[1], gap[0]));
+            done.wrong(&path, format!("epoch {} stands after epoch {}", gap[1], gap[0]));
         }
         if lines.step() > last.meta.step {
             done.wrong(

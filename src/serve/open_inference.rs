@@ -202,7 +202,7 @@ impl Reader<'_> {
             rows[at] = Some(elements(field, input, samples, &mut binary)?);
         }
         if !binary.is_empty() {
-            return Err(Refusal::bad(format!("{} bytes are left behind the tensors", binary.len())));
+            return Err(Refusal::bad(format!("{} bytes are left after the tensors", binary.len())));
         }
         let there = rows.into_iter().zip(fields).map(|(rows, field)| {
             rows.ok_or_else(|| Refusal::unfit(format!("the model takes `{}`, which is not there", field.name)))

@@ -78,7 +78,7 @@ impl Parcel {
         let (len, following) = (found.len, if self.kind == 0 { found.tag } else { 0 });
         self.more = following > 0;
         let Some(to) = self.message.bytes_mut().get_mut(self.filled..).filter(|room| room.len() >= len) else {
-            bail!("a piece of {len} bytes does not fit behind the {} before it", self.filled)
+            bail!("a piece of {len} bytes does not fit after the {} before it", self.filled)
         };
         // SAFETY: there is room for as many bytes, which nothing reads or writes before the request is done: see `Drop`.
         self.requests.push(unsafe { library.receive(found, to.as_mut_ptr()) }?);

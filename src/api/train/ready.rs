@@ -339,7 +339,7 @@ fn expect_place(state: &RunState, experiment: &Experiment, batches: usize) -> Re
     }
     let [batch, batches] = [state.batch, batches as u64].map(|n| experiment.batches_of(n));
     Err(anyhow!(
-        "the checkpoint is behind batch {batch} of an epoch, and an epoch of the data has {batches} batches: the data or `batch_size` are others than in training\n\
+        "the checkpoint is after batch {batch} of an epoch, and an epoch of the data has {batches} batches: the data or `batch_size` are others than in training\n\
          help: go on with the data and the `batch_size` of the run, which is left as it was"
     )
     .into())

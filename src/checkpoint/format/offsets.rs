@@ -28,7 +28,7 @@ pub(super) fn wrong(header: &[u8]) -> Option<String> {
             ));
         }
         if begin > at {
-            return Some(format!("no tensor has the bytes {at} to {begin}, behind which `{name}` begins"));
+            return Some(format!("no tensor has the bytes {at} to {begin}, after which `{name}` begins"));
         }
         let bytes = count(&info.shape).and_then(|n| n.checked_mul(info.dtype.bitsize())).map(|bits| bits / 8);
         if bytes != Some(end - begin) {

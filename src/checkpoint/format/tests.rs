@@ -235,7 +235,7 @@ fn a_header_that_contradicts_itself_says_where() {
             "[8,24]",
             "`b` begins at byte 8 of the tensors, where `a` is still, which ends at byte 16: they overlap",
         ),
-        ("[0,16]", "[20,36]", "no tensor has the bytes 16 to 20, behind which `b` begins"),
+        ("[0,16]", "[20,36]", "no tensor has the bytes 16 to 20, after which `b` begins"),
         ("[0,16]", "[16,8]", "`b` begins at byte 16 of the tensors, and ends at byte 8"),
         ("[0,12]", "[12,28]", "`a` has 12 bytes, and [4] of F32 take 16"),
         ("[0,16]", "[16]", "what it says of `b` cannot be read"),

@@ -19,7 +19,7 @@ pub struct VerifyArgs {
 /// `runner docs`
 #[derive(Debug, Args)]
 pub struct DocsArgs {
-    /// Names: a key (`lr`), a key behind what has it (`optimizer.lr`, `conv2d.stride`), a type (`conv2d`), a section (`train`), a warning, some words of a message (`"unknown key"`), an exit code (`3`)
+    /// Names: a key (`lr`), a key after what has it (`optimizer.lr`, `conv2d.stride`), a type (`conv2d`), a section (`train`), a warning, some words of a message (`"unknown key"`), an exit code (`3`)
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     #[command(flatten)]

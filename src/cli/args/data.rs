@@ -49,7 +49,7 @@ pub struct TokenizeArgs {
     /// The part of the text, at its end, whose tokens go to `val.bin`, such as 0.1
     #[arg(long, value_name = "PART")]
     pub validation_split: Option<f64>,
-    /// A token to put behind each file or row, such as `<|endoftext|>`; `bpe` learns it
+    /// A token to put after each file or row, such as `<|endoftext|>`; `bpe` learns it
     #[arg(long, value_name = "TOKEN")]
     pub end_of_text: Option<String>,
     /// Replace the files of an earlier run, and remove a `val.bin` that is not made anew

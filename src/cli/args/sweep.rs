@@ -61,7 +61,7 @@ pub struct SweepArgs {
 }
 
 impl SweepArgs {
-    /// The options that stand in the place of `[sweep]`, as a configuration takes them, behind those of `--set`.
+    /// The options that stand in the place of `[sweep]`, as a configuration takes them, after those of `--set`.
     pub fn sets(&self) -> Vec<String> {
         let mut sets = self.overrides.sets();
         sets.extend(self.method.map(|method| format!("--method {}", method.name())));

@@ -201,7 +201,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
         Some(kind @ ("llama" | "mistral" | "qwen2")) => {
             expect("hidden_act", &["silu"])?;
             for (key, what) in
-                [("mlp_bias", "a bias of the layers behind attention"), ("attention_bias", "a bias behind attention")]
+                [("mlp_bias", "a bias of the layers after attention"), ("attention_bias", "a bias after attention")]
             {
                 ensure!(!truth(key), "`{key}` is true, and {what} is not known here");
             }

@@ -84,7 +84,7 @@ impl Licence {
     }
 }
 
-/// A file of torchvision. Behind the last `-` it has the first digits of its SHA-256.
+/// A file of torchvision. After the last `-` it has the first digits of its SHA-256.
 const fn torchvision(model: &'static str, tag: &'static str, file: &'static str, mib: u64) -> Known {
     let size = Some(Size::thousandths_of_mib(mib));
     Known { model, tag, file, size, sha256: digits(file), licence: Bsd3, learnt_from: "ImageNet-1K" }

@@ -262,7 +262,7 @@ fn take_from(node: &mut Node, at: Span, keys: &[(String, Span)], walked: &str) -
     match (&mut node.value, keys) {
         (Value::Table(table), _) => take_from_table(table, keys, walked),
         (Value::Array(_), [(_, at)]) => Err(Diagnostic::error("an element of a list cannot be taken away")
-            .at(*at, "those behind it would have other numbers")
+            .at(*at, "those after it would have other numbers")
             .help("set the whole list")),
         (Value::Array(items), [(index, at), rest @ ..]) => {
             take_from(element(items, index, *at)?, *at, rest, &join(walked, index))

@@ -39,11 +39,11 @@ fn error(source: SourceId, text: &str, Unclosed { open, shown }: Unclosed) -> Di
     };
     let error = match written {
         "[" | "{" => Diagnostic::error(format!("this `{written}` is not closed"))
-            .help(format!("write `{close}` behind the last element")),
+            .help(format!("write `{close}` after the last element")),
         _ if written.len() == 1 => Diagnostic::error("this string is not closed")
-            .help(format!("write `{close}` behind its last character: a string ends in the line in which it begins")),
+            .help(format!("write `{close}` after its last character: a string ends in the line in which it begins")),
         _ => Diagnostic::error("this string is not closed")
-            .help(format!("write `{close}` behind its last character: the rest of the file is a part of it")),
+            .help(format!("write `{close}` after its last character: the rest of the file is a part of it")),
     };
     let error = error.at(place, format!("its `{close}` is missing"));
     match shown {

@@ -51,7 +51,7 @@ lints! {
     UnusedLayer "unused_layer":
         "No layer takes what this one puts out, so that its parameters are counted but never trained.";
     SeesTheFuture "sees_the_future":
-        "A layer of a language model that sees the tokens which the model is to tell: attention that is not causal, a second direction, a convolution with zeros behind.";
+        "A layer of a language model that sees the tokens which the model is to tell: attention that is not causal, a second direction, a convolution with zeros after the text.";
     NormalizeRange "normalize_range":
         "A `normalize` that is meant for pixels from 0 to 255; they come from 0 to 1.";
     BatchLargerThanData "batch_larger_than_data":
@@ -69,7 +69,7 @@ lints! {
     FrozenGroup "frozen_group":
         "All parameters that a pattern in `match` fits are frozen.";
     ScheduleBeyondRun "schedule_beyond_run":
-        "A milestone, a step, the end of a cosine or of a warm-up that lies behind the end of the run.";
+        "A milestone, a step, the end of a cosine or of a warm-up that lies after the end of the run.";
     PatienceBeyondRun "patience_beyond_run":
         "The run ends before `early_stopping` can have waited for `patience` validations.";
     MonitorWithoutValidation "monitor_without_validation":

@@ -213,7 +213,7 @@ fn wrong_lists_are_errors_with_their_line() {
             "file_name,label\r\n1.png,a\r\n2.png,\"b\r\n",
             "line 3, column 7: a quote opens here that is not closed",
         ),
-        ("a.csv", "file_name,label\n1.png,\"a\n2.png,\"b\"\n", "line 3, column 8: a cell goes on behind the quote"),
+        ("a.csv", "file_name,label\n1.png,\"a\n2.png,\"b\"\n", "line 3, column 8: a cell goes on after the quote"),
         ("a.csv", "file_name,label\n1.png, \"a\"\n", "line 2, column 8: a space stands before the quote"),
         ("a.csv", "file_name,label\r\n\r\n1.png,a\r\n2.png\r\n", "line 4 has 1 cell, and the table has 2"),
         ("a.csv", &long, "line 3, column 7: a quote opens here that is not closed"),

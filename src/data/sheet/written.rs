@@ -349,10 +349,10 @@ impl Written {
         let what = match kind {
             quotes::Kind::TooLong => return self.too_long(line),
             quotes::Kind::Unclosed => {
-                "a quote opens here that is not closed, or is closed only behind more than a row may have: the lines behind it would be a part of this cell"
+                "a quote opens here that is not closed, or is closed only after more than a row may have: the lines after it would be a part of this cell"
             }
             quotes::Kind::Behind => {
-                "a cell goes on behind the quote that closes it: is a quote before this one not closed? Within quotes, one is written twice"
+                "a cell goes on after the quote that closes it: is a quote before this one not closed? Within quotes, one is written twice"
             }
             quotes::Kind::Space => {
                 "a space stands before the quote that opens, which then is a part of the text: leave it out"

@@ -126,8 +126,8 @@ impl Odd {
             Odd::Unit(first, [before, behind]) => {
                 let unit = match (before.trim(), behind.trim()) {
                     (before, "") => format!("`{before}` before them"),
-                    ("", behind) => format!("`{behind}` behind them"),
-                    (before, behind) => format!("`{before}` before and `{behind}` behind them"),
+                    ("", behind) => format!("`{behind}` after them"),
+                    (before, behind) => format!("`{before}` before and `{behind}` after them"),
                 };
                 format!("numbers with {unit}, as {first}, which are not read: write the numbers alone")
             }

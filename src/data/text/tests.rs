@@ -166,7 +166,7 @@ fn what_is_no_text_is_refused_with_its_place() {
     assert!(message.contains("a.txt`, line 2: byte 8 is no UTF-8"), "{message}");
     assert!(refused(at("b.txt", b"", 2)).contains("b.txt` has no text"));
     let message = refused(at("c.txt", b"abc", 3));
-    assert!(message.contains("3 tokens are too few for a sample of 3 and the one behind it"), "{message}");
+    assert!(message.contains("3 tokens are too few for a sample of 3 and the one after it"), "{message}");
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
     assert!(refused(options(empty, Choice::Bytes, 2)).contains("has no text files"));

@@ -102,7 +102,7 @@ impl Tokenizing {
         };
         let number = |name: &str| {
             let number = tokenizer.token(name);
-            number.with_context(|| format!("the tokenizer has no token `{name}` to stand behind each text"))
+            number.with_context(|| format!("the tokenizer has no token `{name}` to stand after each text"))
         };
         let end = end.map(number).transpose()?;
         Ok(Tokenizing { tokenizer, end, cut, parts })

@@ -214,7 +214,7 @@ impl TokenFile {
                         "damaged"
                     };
                     bail!(
-                        "`{}` has the header of llm.c, which says {declared} tokens, and {} bytes behind it, which are not so many of {width} \
+                        "`{}` has the header of llm.c, which says {declared} tokens, and {} bytes after it, which are not so many of {width} \
                          bytes each: the file is {why}",
                         path.display(),
                         size - HEADER

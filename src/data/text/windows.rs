@@ -68,14 +68,14 @@ impl Windows {
     ) -> Result<Windows> {
         ensure!(
             range.len() > context,
-            "{} {} too few for a sample of {context} and the one behind it: make `context` smaller, or the text longer",
+            "{} {} too few for a sample of {context} and the one after it: make `context` smaller, or the text longer",
             counted(range.len(), "token"),
             if range.len() == 1 { "is" } else { "are" }
         );
         if let Order::Streams(streams) = order {
             ensure!(
                 range.len() / streams.max(1) > context,
-                "{} tokens are too few for `carry_state` with {streams} streams, one for each sample of a batch, of a sample of {context} and the one behind it: \
+                "{} tokens are too few for `carry_state` with {streams} streams, one for each sample of a batch, of a sample of {context} and the one after it: \
                  make `context` or the batch smaller, or the text longer",
                 range.len()
             );

@@ -119,7 +119,7 @@ pub fn scan(path: &Path, label_key: &str) -> Result<Scanned> {
     if !walk.ended {
         // Some writers leave out the empty blocks at the end.
         notes.push(format!(
-            "`{place}` does not end as a tar archive does: if it was cut off, samples are missing behind `{}`",
+            "`{place}` does not end as a tar archive does: if it was cut off, samples are missing after `{}`",
             last.unwrap_or_default()
         ));
     }
@@ -315,7 +315,7 @@ impl Walk<'_> {
             files::read_at(self.file, &mut piece, at)?;
             if let Some(place) = piece.iter().position(|byte| *byte != 0) {
                 bail!(
-                    "goes on behind its end, at byte {}: archives that were put together into one file are read to the end of the first; give \
+                    "goes on after its end, at byte {}: archives that were put together into one file are read to the end of the first; give \
                      each as a shard of its own",
                     at + place as u64
                 );

@@ -194,7 +194,7 @@ fn archives_that_are_wrong_are_errors_that_say_what() {
             tar(&[("1.json", b"{\"label\": 1}"), ("1.png", &picture), ("1.JSON", b"{}")]),
             "the sample `1` has two files with the ending `json`",
         ),
-        ([whole.clone(), whole.clone()].concat(), "goes on behind its end, at byte"),
+        ([whole.clone(), whole.clone()].concat(), "goes on after its end, at byte"),
         (tar(&[("1.txt", b"x")]), "holds no samples"),
         (tar(&[]), "holds no samples"),
     ] {
@@ -206,7 +206,7 @@ fn archives_that_are_wrong_are_errors_that_say_what() {
     fs::write(place.path().join("a.tar"), &whole[..whole.len() - 1024]).unwrap();
     let set = open(&Source::WebDataset(options(&place, "a.tar"))).unwrap();
     assert_eq!((set.train.len(), set.notes.len()), (1, 1));
-    assert!(set.notes[0].contains("if it was cut off, samples are missing behind `1.cls`"), "{:?}", set.notes);
+    assert!(set.notes[0].contains("if it was cut off, samples are missing after `1.cls`"), "{:?}", set.notes);
     assert!(error(&options(&place, "none.tar")).contains("none.tar` is not there"));
 }
 

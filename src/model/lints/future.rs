@@ -11,7 +11,7 @@ fn look(graph: &Graph, node: &Node) -> Option<[&'static str; 2]> {
     match &node.op {
         // What is added to the scores may be a mask.
         Op::Attention(op) if !op.causal && !op.between && !op.bias => {
-            Some(["each position sees those behind it", "write `is_causal = true`"])
+            Some(["each position sees those after it", "write `is_causal = true`"])
         }
         Op::Recurrent(op) if op.reverse => Some(["one direction begins at the end", "leave `bidirectional` out"]),
         Op::Conv2d(op) => {
@@ -22,8 +22,8 @@ fn look(graph: &Graph, node: &Node) -> Option<[&'static str; 2]> {
                 after > 0 && before < (kernel[1 + axis] - 1) * op.dilation[axis]
             });
             behind.then_some([
-                "each output is computed from positions behind it, too",
-                "take `padding = (kernel_size - 1) * dilation`, as a number, and a `slice` of the first outputs behind it, as many as there were inputs",
+                "each output is computed from positions after it, too",
+                "take `padding = (kernel_size - 1) * dilation`, as a number, and a `slice` of the first outputs after it, as many as there were inputs",
             ])
         }
         _ => None,
@@ -46,7 +46,7 @@ impl Lints<'_> {
             // A block that is used many times has its mistake once.
             let Some(row) = row.filter(|row| places.insert(row.span)) else { continue };
             let message = format!("`{}` sees the tokens that the model is to tell", row.kind);
-            let note = "the model can copy each token from behind its position: losses become small, and texts that it writes make no sense";
+            let note = "the model can copy each token from after its position: losses become small, and texts that it writes make no sense";
             found.push(Diagnostic::warning(Lint::SeesTheFuture, message).at(row.span, label).note(note).help(help));
         }
         found

@@ -151,7 +151,7 @@ fn the_remains_of_a_run_that_was_cut_off_are_noted() {
     place.write("full/metrics.jsonl", place.read("full/metrics.jsonl") + more);
     let stdout = place.ok("verify full").out;
     assert!(
-        stdout.contains("note: its last process ended before it could save: what it wrote behind step 10"),
+        stdout.contains("note: its last process ended before it could save: what it wrote after step 10"),
         "{stdout}"
     );
     // A checkpoint was written, and for `last` there was no more room, whether there was any for the reason or not.
@@ -309,7 +309,7 @@ fn each_file_that_does_not_agree_is_named() {
     write(&[&lines[..], &["{\"kind\":\"step\",\"step\":99,\"epoch\":2,\"loss\":0.5,\"lr\":0.1}"]].concat());
     found("metrics.jsonl", "goes on to step 99");
     write(&[&lines[1..2], &lines[..1], &lines[2..]].concat());
-    found("metrics.jsonl", "stands behind one of step");
+    found("metrics.jsonl", "stands after one of step");
     fs::remove_file(place.path("r/metrics.jsonl")).unwrap();
     found("metrics.jsonl", "is not there");
     // The table that follows from them.

@@ -183,7 +183,7 @@ fn messages_count_batches_and_not_their_shards() {
     let (x, y) = (Tensor::from_f32([4, 3], &[0.5; 12]), Tensor::from_f32([4, 1], &[0.5; 4]));
     write_weights(&place.path("t.safetensors"), &[x.view("inputs"), y.view("targets")]).unwrap();
     let err = place.fails("train --resume r --set train.max_steps=3", 1);
-    assert!(err.contains("is behind batch 2 of an epoch, and an epoch of the data has 1 batches"), "{err}");
+    assert!(err.contains("is after batch 2 of an epoch, and an epoch of the data has 1 batches"), "{err}");
 }
 
 #[test]

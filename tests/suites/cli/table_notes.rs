@@ -134,9 +134,9 @@ fn numbers_and_dates_in_other_forms_are_named() {
     let expected = [
         "the column `zone` has dates with a time zone, as `2020-01-01T12:30:00+02:00`: the model takes year, weekday and hour as they are written, and of Parquet, which stores such times in UTC, it takes those of UTC".into(),
         "`total` is taken for texts: it has numbers with commas between the thousands, as `1,000.5` in line 2, which are not read: write them without".to_owned(),
-        "`share` is taken for texts: it has numbers with `%` behind them, as `0%` in line 2, which are not read: write the numbers alone".into(),
+        "`share` is taken for texts: it has numbers with `%` after them, as `0%` in line 2, which are not read: write the numbers alone".into(),
         "`price` is taken for texts: it has numbers with `$` before them, as `$0.20` in line 2, which are not read: write the numbers alone".into(),
-        "`mass` is taken for texts: it has numbers with `kg` behind them, as `0 kg` in line 2, which are not read: write the numbers alone".into(),
+        "`mass` is taken for texts: it has numbers with `kg` after them, as `0 kg` in line 2, which are not read: write the numbers alone".into(),
         format!("`short` is taken for texts: it has dates as `01.01.20` in line 2, which `{}` in `columns` reads", date("%d.%m.%y")),
         format!("`time` is taken for texts: it has dates as `01.01.2020 12:00` in line 2, which `{}` in `columns` reads", date("%d.%m.%Y %H:%M")),
         format!("`month` is taken for texts: it has dates as `Jan 01, 2020` in line 2, which `{}` in `columns` reads", date("%b %d, %Y")),
@@ -156,7 +156,7 @@ fn numbers_and_dates_in_other_forms_are_named() {
     assert!(!notes.contains("dates as") && notes.contains("thousands"), "{notes}");
     // A target with a unit is no class, if there are many.
     let message = place.fails("check c.toml --set data.target=share --unset data.columns", 2);
-    assert!(message.contains("the target `share` has numbers with `%` behind them, as `0%` in line 2"), "{message}");
+    assert!(message.contains("the target `share` has numbers with `%` after them, as `0%` in line 2"), "{message}");
 }
 
 /// Groups are held out whole, so that it may be far more than was asked for.

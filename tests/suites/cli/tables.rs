@@ -131,7 +131,7 @@ fn a_run_that_cannot_go_on_stays_as_it_was() {
     place.write("few.csv", houses(60));
     let before = place.read("r/config.toml");
     let said = place.fails("train --resume r --quiet --set train.max_steps=9 --set data.path=few.csv", 1);
-    assert!(said.contains("behind batch 4 of an epoch, and an epoch of the data has 2 batches"), "{said}");
+    assert!(said.contains("after batch 4 of an epoch, and an epoch of the data has 2 batches"), "{said}");
     assert_eq!(place.read("r/config.toml"), before);
     place.ok("train --resume r --quiet --set train.max_steps=9");
 }

@@ -15,7 +15,7 @@ const MAX_LAYERS: usize = 1000;
 
 options! {
     /// Long short-term memory (Hochreiter and Schmidhuber 1997): `[N, L, E]` becomes `[N, L, hidden_size]`, the state at each position. Where texts differ in
-    /// length, states behind the end of a text are 0. `torch.nn.LSTM` with `batch_first=True`, its first result.
+    /// length, states after the end of a text are 0. `torch.nn.LSTM` with `batch_first=True`, its first result.
     pub struct Lstm {
         /// Numbers of a state.
         #[option(range = 1..=MAX_SIZE, example = "256")]
@@ -100,7 +100,7 @@ fn between_layers(dropout: f64, num_layers: usize, part: &Part) {
     if dropout > 0.0 && num_layers == 1 {
         let warning = Diagnostic::warning(Lint::NoEffect, format!("`dropout` in {} has no effect", part.what))
             .at(part.span_of("dropout"), "is between layers, and there is one")
-            .help("set `num_layers`, or put a layer `dropout` behind this one");
+            .help("set `num_layers`, or put a layer `dropout` after this one");
         part.sink.push(warning);
     }
 }

@@ -71,7 +71,7 @@ options! {
         /// First index; negative numbers count from the end.
         #[option(default = 0)]
         pub start: i64,
-        /// The index behind the last; negative numbers count from the end.
+        /// The index after the last; negative numbers count from the end.
         #[option(otherwise = "the end")]
         pub end: Option<i64>,
         /// The dimension, in PyTorch's order: 1 is an image's channels. Negative numbers count from the end.

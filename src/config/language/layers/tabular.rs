@@ -11,7 +11,7 @@ use crate::config::declare::value::values;
 options! {
     /// A vector for each number column of a table (`source = "csv"`). The numbers are cut into bins at quantiles of the training rows, and of each bin it is said
     /// how much of it lies below the number: `linear` of that plus `linear0` of the number itself, each column with weights of its own.
-    /// Other columns of the rows (categories, booleans, dates) stand behind these vectors unchanged. It is the first layer of a model.
+    /// Other columns of the rows (categories, booleans, dates) stand after these vectors unchanged. It is the first layer of a model.
     /// `rtdl_num_embeddings.PiecewiseLinearEmbeddings`, version B (Gorishniy et al. 2022, "On Embeddings for Numerical Features in
     /// Tabular Deep Learning").
     pub struct PiecewiseLinearEmbedding {
@@ -37,7 +37,7 @@ options! {
         /// 0.01 to 1 are worth trying.
         #[option(default = 0.01, range = above(0.0))]
         pub frequency_init_scale: f64,
-        /// Whether there is a ReLU behind the `linear`.
+        /// Whether there is a ReLU after the `linear`.
         #[option(default = true)]
         pub activation: bool,
         /// One `linear` for all columns; else each has its own.
@@ -66,7 +66,7 @@ options! {
     /// Recommendation Systems").
     pub struct DotInteraction {}
 
-    /// Several models in one, which share the layers behind: each member has factors of its own for what comes in. `[N, F]` becomes
+    /// Several models in one, which share the layers after this one: each member has factors of its own for what comes in. `[N, F]` becomes
     /// `[N, members, F]`; what has members already keeps them. `tabm.EnsembleView` and `tabm.ElementwiseAffine` (Gorishniy et al. 2024, "TabM").
     pub struct EnsembleAffine {
         /// How many there are.

@@ -33,8 +33,8 @@ options! {
         pub max_length: Option<usize>,
     }
 
-    /// Adds the vector of a type to all positions of a sequence `[N, L, E]`. Models such as BERT have a type for each of two texts that stand behind
-    /// each other; a sequence is one text here, of the first type. The vectors are the parameter `weight`, `[num_embeddings, E]`, as that of an
+    /// Adds the vector of a type to all positions of a sequence `[N, L, E]`. Models such as BERT have a type for each of two texts that
+    /// follow each other; a sequence is one text here, of the first type. The vectors are the parameter `weight`, `[num_embeddings, E]`, as that of an
     /// `nn.Embedding`.
     pub struct TokenTypeEmbedding {
         /// How many types there are.
@@ -42,7 +42,7 @@ options! {
         pub num_embeddings: usize,
     }
 
-    /// One vector for each sequence: `[N, L, E]` becomes `[N, E]`. Where texts differ in length, positions behind the end of a text do not count.
+    /// One vector for each sequence: `[N, L, E]` becomes `[N, E]`. Where texts differ in length, positions after the end of a text do not count.
     pub struct SequencePool {
         /// The mean or the sum over the positions, the largest number of each feature, or the vector of the last or the first position.
         #[option(default = PoolMode::Mean)]
@@ -50,7 +50,7 @@ options! {
     }
 
     /// A learned vector for each token, and one vector for all tokens of a sample: tokens `[N, L]` become `[N, embedding_dim]`. Where texts differ in length,
-    /// positions behind the end of a text do not count. `torch.nn.EmbeddingBag`, as `embedding` and `sequence_pool`.
+    /// positions after the end of a text do not count. `torch.nn.EmbeddingBag`, as `embedding` and `sequence_pool`.
     pub struct EmbeddingBag {
         /// How many tokens there are.
         #[option(range = 1..=MAX_SIZE, example = "10000")]

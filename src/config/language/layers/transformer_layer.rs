@@ -41,7 +41,7 @@ macro_rules! layers {
                 /// Added to the variance of the normalisations.
                 #[option(default = 1e-5, range = above(0.0))]
                 pub layer_norm_eps: f64,
-                /// Normalise what each part is given, and not the sum behind it.
+                /// Normalise what each part is given, and not the sum after it.
                 #[option(default = false)]
                 pub norm_first: bool,
                 /// Learn biases of all projections, and shifts of the normalisations.

@@ -157,7 +157,7 @@ options! {
 
     /// Uniform within ± `gain · √(3 / fan)` (He et al. 2015). `torch.nn.init.kaiming_uniform_`.
     pub struct KaimingUniform {
-        /// Slope below zero of the `leaky_relu` behind the layer.
+        /// Slope below zero of the `leaky_relu` after the layer.
         #[option(default = 0.0, resume = Harmless)]
         pub a: f64,
         /// Which fan: `"fan_in"` keeps the variance of the activations, `"fan_out"` that of their gradients.
@@ -170,7 +170,7 @@ options! {
 
     /// Normal with the standard deviation `gain / √fan`. `torch.nn.init.kaiming_normal_`.
     pub struct KaimingNormal {
-        /// Slope below zero of the `leaky_relu` behind the layer.
+        /// Slope below zero of the `leaky_relu` after the layer.
         #[option(default = 0.0, resume = Harmless)]
         pub a: f64,
         /// As of `kaiming_uniform`.

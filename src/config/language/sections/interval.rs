@@ -12,7 +12,7 @@ pub(super) const MOST_TRIALS: usize = 10_000;
 pub(super) const RANGES: [&str; 2] = ["linear", "log"];
 /// Up to this a double has every whole number.
 const LARGEST: f64 = 9_007_199_254_740_992.0;
-/// Digits that a fraction has behind its first one; more where the ends of its range are close together.
+/// Digits that a fraction has after its first one; more where the ends of its range are close together.
 const DIGITS: usize = 3;
 /// All that a double has.
 const ALL_DIGITS: usize = 16;
@@ -74,7 +74,7 @@ impl Interval {
         }
     }
 
-    /// Digits behind the first one of a fraction: more would add nothing, and these are the same on every machine.
+    /// Digits after the first one of a fraction: more would add nothing, and these are the same on every machine.
     fn digits(&self) -> usize {
         let closeness = self.low.abs().max(self.high.abs()) / (self.high - self.low);
         (DIGITS + closeness.log10().max(0.0) as usize).min(ALL_DIGITS)

@@ -126,7 +126,7 @@ options! {
         /// without it, and all other figures count every text alike.
         #[option(example = r#""weight""#)]
         pub sample_weight: Option<String>,
-        /// As of `text`. A `tokenizer.json` adds the tokens that stand before and behind each text, as `[CLS]` and `[SEP]`.
+        /// As of `text`. A `tokenizer.json` adds the tokens that stand before and after each text, as `[CLS]` and `[SEP]`.
         #[option(default = Tokenizer::Words)]
         pub tokenizer: Tokenizer,
         /// As of `text`.

@@ -34,13 +34,13 @@ options! {
         /// The tags, in this order: that of the outputs of a model which knows them already.
         #[option(otherwise = "those of the words, by name", length = 1..=MAX_SIZE, example = r#"["O", "B-PER", "I-PER"]"#)]
         pub classes: Option<Vec<String>>,
-        /// As of `text`. A `tokenizer.json` cuts each word by itself, and adds the tokens that stand before and behind a text, as `[CLS]` and `[SEP]`.
+        /// As of `text`. A `tokenizer.json` cuts each word by itself, and adds the tokens that stand before and after a text, as `[CLS]` and `[SEP]`.
         #[option(default = Tokenizer::Words)]
         pub tokenizer: Tokenizer,
         /// As of `text`.
         #[option(otherwise = "`10000` words, `4096` byte pairs", range = 2..=MAX_SIZE, unit = "tokens")]
         pub vocab_size: Option<usize>,
-        /// Longer sentences are cut to this: words behind it have no tag.
+        /// Longer sentences are cut to this: words after it have no tag.
         #[option(default = 256, range = 1..=MAX_SIZE, unit = "tokens")]
         pub max_length: usize,
         /// As of `text_classes`.

@@ -11,7 +11,7 @@ use crate::config::declare::part::Part;
 options! {
     /// Texts of a table, each with an answer that the model writes: translations, summaries, texts in another form. A sample has `inputs`, the tokens of the
     /// text `[L]`; `answers`, a token that begins every answer and the tokens of the answer `[T]`; and as targets the answer and the token that ends it `[T]`.
-    /// The padding behind them does not count.
+    /// The padding after them does not count.
     pub struct TextToText {
         /// The table: CSV and its relatives or JSON Lines, also packed, or Parquet; several files by a pattern.
         #[option(example = r#""pairs.csv""#, resume = Differs)]
@@ -25,7 +25,7 @@ options! {
         /// The column of the answer.
         #[option(default = "answer".to_owned(), example = r#""german""#)]
         pub target: String,
-        /// As of `text`, for texts and answers alike. A `tokenizer.json` adds the tokens that stand before and behind a text to the text alone.
+        /// As of `text`, for texts and answers alike. A `tokenizer.json` adds the tokens that stand before and after a text to the text alone.
         #[option(default = Tokenizer::Characters)]
         pub tokenizer: Tokenizer,
         /// As of `text`.

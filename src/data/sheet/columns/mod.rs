@@ -159,7 +159,7 @@ impl Columns {
         let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
         let end = begin.checked_add(column.compressed_size()).and_then(|end| u64::try_from(end).ok());
         let lies_within = begin >= 0 && column.compressed_size() >= 0 && end.is_some_and(|end| end <= size);
-        ensure!(lies_within, "`{place}` is damaged or cut off: the column `{name}` ends behind the file");
+        ensure!(lies_within, "`{place}` is damaged or cut off: the column `{name}` ends beyond the file");
         ensure!(column.uncompressed_size() >= 0, "`{place}` is damaged: the column `{name}` has a size below 0");
         ensure!(column.file_path().is_none(), "`{place}`: the column `{name}` is in another file");
         if let Some(packing) = unknown_packing(column.compression_codec()) {

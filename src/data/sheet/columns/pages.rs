@@ -97,7 +97,7 @@ impl Pages {
             } => {
                 let levels = def_levels_byte_len as usize + rep_levels_byte_len as usize;
                 if levels > buf.len() {
-                    return Err(broken("a page whose levels end behind it"));
+                    return Err(broken("a page whose levels end beyond it"));
                 }
                 let buf = if is_compressed { self.unpack(&buf, levels)? } else { buf };
                 Page::DataPageV2 {

@@ -183,7 +183,7 @@ fn tensors_that_do_not_fit_are_errors() {
     for (size, bytes, length, status, part) in [
         (63, 63, None, 422, "has 63 bytes, and its shape asks for 64"),
         (64, 60, None, 400, "has 64 bytes, and the body 60"),
-        (64, 65, None, 400, "1 bytes are left behind the tensors"),
+        (64, 65, None, 400, "1 bytes are left after the tensors"),
         (64, 64, Some("99999"), 400, "and the body has"),
         (64, 64, Some("-1"), 400, "is no number"),
         (64, 64, Some("7"), 400, "the body is no JSON"),

@@ -196,7 +196,7 @@ options! {
         pub eps: f64,
     }
 
-    /// Schedules one behind the other. Each counts from the milestone where it begins; one that goes on `to the end` goes on to the next
+    /// Schedules one after the other. Each counts from the milestone where it begins; one that goes on `to the end` goes on to the next
     /// milestone. `torch.optim.lr_scheduler.SequentialLR`.
     pub struct Sequential {
         /// The schedules: tables with a `type` and its keys, of any type but `plateau` and `sequential`.
