@@ -156,13 +156,13 @@ fn the_data_is_at_fault_and_not_who_asks_for_its_classes() {
 /// Links make no new photos.
 #[cfg(unix)]
 #[test]
-fn photos_that_are_there_twice_are_warned_of() {
+fn photos_that_are_there_twice_are_noted() {
     use std::os::unix::fs::symlink;
     let place = Place::with(&config(PARTS));
     photos(&place, &["train/ants", "train/bees", "val/ants", "val/bees"]);
     symlink("ants", place.path("photos/train/wasps")).unwrap();
     let said = place.ok("train c.toml --out r --set train.epochs=1").err;
-    let expected = "`photos`: 6 photos, such as `wasps/0.png`, are in two classes, as `ants` and `wasps`";
+    let expected = "note: `photos`: 6 photos, such as `wasps/0.png`, are in two classes, as `ants` and `wasps`";
     assert!(said.contains(expected) && !said.contains("validated on"), "{said}");
     // A folder is validated on, and another that may be meant is not.
     fs::remove_file(place.path("photos/train/wasps")).unwrap();
@@ -170,7 +170,7 @@ fn photos_that_are_there_twice_are_warned_of() {
     symlink("train", place.path("photos/val")).unwrap();
     place.write("c.toml", config(PARTS).replace(LINEAR, "out_features = 2"));
     let said = place.ok("train c.toml --out r2 --set train.epochs=1").err;
-    let expected = "`photos`: 12 photos, such as `ants/0.png`, are both trained on and validated on";
+    let expected = "note: `photos`: 12 photos, such as `ants/0.png`, are both trained on and validated on";
     assert!(said.contains(expected) && !said.contains("two classes"), "{said}");
     assert!(said.contains("`photos` has `val` and `valid`: `val` is taken, and `valid` is not looked at"), "{said}");
 }
