@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 /// Longest time to wait for a process or for a file; only reached where something hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder that runs take place in; removed at the end.
+/// A folder that runs take place in, and one for their temporary files, which a process that is killed leaves there; both are removed at the end.
 pub struct Place {
     dir: tempfile::TempDir,
+    temporary: tempfile::TempDir,
 }
 
 /// What a command did.
@@ -28,7 +29,7 @@ pub struct Done {
 
 impl Place {
     pub fn new() -> Self {
-        Place { dir: tempfile::tempdir().unwrap() }
+        Place { dir: tempfile::tempdir().unwrap(), temporary: tempfile::tempdir().unwrap() }
     }
 
     /// A place with the file `c.toml`.
@@ -58,6 +59,7 @@ impl Place {
     pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(root::program());
         command.args(args.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.env("TMPDIR", self.temporary.path());
         root::heeding_signals(&mut command);
         command
     }

@@ -65,7 +65,7 @@ impl Place {
         self.dir.path().join("log")
     }
 
-    /// The command, to be run in the folder; words are split at spaces. If there is a folder `tmp`, temporary files go there.
+    /// The command, to be run in the folder; words are split at spaces. Temporary files go to the folder `tmp` there, or else to one that is not looked at.
     pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_runner"));
         command.args(args.split_whitespace()).current_dir(self.path()).stdin(Stdio::null());
@@ -77,10 +77,10 @@ impl Place {
                 Ok(())
             });
         }
-        let temporary = self.file("tmp");
-        if temporary.is_dir() {
-            command.env("TMPDIR", temporary);
-        }
+        let temporary = Some(self.file("tmp")).filter(|folder| folder.is_dir());
+        let temporary = temporary.unwrap_or_else(|| self.dir.path().join("temporary"));
+        fs::create_dir_all(&temporary).unwrap();
+        command.env("TMPDIR", temporary);
         command
     }
 

@@ -42,6 +42,7 @@ impl Place {
         for name in ["runner", "ops", "golden_cuda", "cuda", "cuda_cli"] {
             copy(&root().join("tests/suites/gpu_scripts/stand_in.sh"), &bin.join(name)).unwrap();
         }
+        fs::create_dir(dir.path().join("temporary")).unwrap();
         fs::write(dir.path().join("bundle/manifest.json"), r#"{"commit": "0123abc", "programs": {}}"#).unwrap();
         Place { dir }
     }
@@ -61,6 +62,8 @@ impl Place {
         }
         // No `compute-sanitizer` nor `nvidia-smi` of this machine.
         command.env("PATH", path_without_tools()).env("OUT", self.path("out")).env("PLANTED", self.dir.path());
+        // A script that is killed leaves its folder.
+        command.env("TMPDIR", self.path("temporary"));
         command.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(self.dir.path());
         command
     }

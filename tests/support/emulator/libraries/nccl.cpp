@@ -8,10 +8,12 @@
 #include <chrono>
 #include <climits>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "fake.h"
 
@@ -284,11 +286,30 @@ EXPORT int ncclGetVersion(int *version) {
     return SUCCESS;
 }
 
+// The folders that this process has made. Where ranks fail they stay, so they go when it ends; but for those in which other processes may still look for files.
+struct Made {
+    std::vector<std::string> folders;
+
+    ~Made() {
+        for (const std::string &folder : folders) {
+            auto found = groups.find(folder);
+            if (found != groups.end() && (int)found->second->here.size() < found->second->ranks) {
+                continue;
+            }
+            std::error_code ignored;
+            std::filesystem::remove_all(folder, ignored);
+        }
+    }
+};
+Made folders_made;
+
 EXPORT int ncclGetUniqueId(UniqueId *id) {
     const char *folder = getenv("TMPDIR");
     memset(id, 0, sizeof *id);
     REQUIRE(snprintf(id->text, sizeof id->text, "%s/fake-nccl-XXXXXX", folder ? folder : "/tmp") < (int)sizeof id->text);
     REQUIRE(mkdtemp(id->text));
+    std::lock_guard<std::mutex> guard(state);
+    folders_made.folders.push_back(id->text);
     return SUCCESS;
 }
 
