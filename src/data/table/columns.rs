@@ -89,7 +89,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         let name = &column.name;
         let dropped = options.drop.iter().any(|pattern| matches(pattern, name));
         let rule = options.rules.iter().find(|rule| matches(&rule.pattern, name));
-        let ignored = dropped || rule.is_some_and(|rule| rule.choice == Choice::Ignore);
+        let ignored = dropped || rule.is_some_and(|rule| matches!(rule.choice, Choice::Ignore | Choice::Order(_)));
         if let Some(what) = column.unread {
             let taken =
                 [&division.split_column, &division.group_column, &division.time_column, &division.stratify_column];
@@ -131,6 +131,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         }
         let encoding = match rule.map(|rule| &rule.choice) {
             Some(Choice::Ignore) => return Ok(Use::Left("`columns` says so".to_owned())),
+            Some(Choice::Order(_)) => return Ok(Use::Left("it says the order of the rows".to_owned())),
             // A pattern is for those columns that it fits.
             Some(Choice::Tokens(tokens)) if named || column.cells == CellType::Texts => {
                 return Ok(Use::Tokens(tokens.clone()));

@@ -20,7 +20,7 @@ use super::text::{expect_rows, open};
 use super::tokens::TokensCodec;
 use super::unseen::Unseen;
 use super::weights::expect_weights;
-use super::windows::Windows;
+use super::windows::{SetBy, Windows};
 use crate::terminal::{counted, human_bytes};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
@@ -182,7 +182,8 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         if own.is_none() {
             notes.extend(windows.notes(series).into_iter().map(|words| format!("{}: {words}", at())));
         }
-        parts = windows.divided(series, &parts, own.is_some()).with_context(at)?;
+        let set_by = if own.is_some() { SetBy::Model } else { SetBy::Configuration };
+        parts = windows.divided(series, &parts, set_by).with_context(at)?;
     }
     // What its cells took is for others now.
     drop(raw);

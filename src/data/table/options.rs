@@ -71,6 +71,8 @@ pub enum Choice {
     Tokens(TokensOptions),
     /// The model does not take them.
     Ignore,
+    /// Likewise; its dates, which are written in this form, say the order of the rows.
+    Order(DateForm),
 }
 
 /// What becomes of the columns of a name.
@@ -121,6 +123,10 @@ impl TableOptions {
     /// How the dates of a column are written, if a rule that names it says so.
     pub fn date_form(&self, column: &str) -> Option<DateForm> {
         let rule = self.rules.iter().find(|rule| rule.pattern == column)?;
-        if let Choice::Encode(Encoding::Date { form, .. }) = &rule.choice { *form } else { None }
+        match &rule.choice {
+            Choice::Encode(Encoding::Date { form, .. }) => *form,
+            Choice::Order(form) => Some(*form),
+            _ => None,
+        }
     }
 }

@@ -18,6 +18,15 @@ pub struct Asked {
     pub rows: Vec<u32>,
 }
 
+/// Where the length of windows comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetBy {
+    /// The configuration of a training.
+    Configuration,
+    /// A trained model, which takes no others.
+    Model,
+}
+
 /// Which rows make a sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
@@ -136,7 +145,7 @@ impl Windows {
     ///
     /// # Errors
     /// One that should have some has none.
-    pub fn divided(&self, series: &Series, parts: &Parts, is_trained: bool) -> Result<Parts> {
+    pub fn divided(&self, series: &Series, parts: &Parts, set_by: SetBy) -> Result<Parts> {
         let own = self.of_parts(series, parts);
         let [count, longest] = series.measures();
         let are = if count == 1 { "is" } else { "are" };
@@ -145,15 +154,15 @@ impl Windows {
             if rows.is_empty() || !windows.is_empty() {
                 continue;
             }
-            if is_trained {
-                bail!("there is no {}, which the model takes: {there}", self.in_words());
+            match set_by {
+                SetBy::Model => bail!("there is no {}, which the model takes: {there}", self.in_words()),
+                SetBy::Configuration => bail!(
+                    "no {} is for {name}: {there}, and {} for {name}; take a smaller `window`{}, or hold out another part",
+                    self.in_words(),
+                    counted(rows.len(), "row"),
+                    if self.horizon > 0 { " or `horizon`" } else { "" },
+                ),
             }
-            bail!(
-                "no {} is for {name}: {there}, and {} for {name}; take a smaller `window`{}, or hold out another part",
-                self.in_words(),
-                counted(rows.len(), "row"),
-                if self.horizon > 0 { " or `horizon`" } else { "" },
-            );
         }
         Ok(own)
     }

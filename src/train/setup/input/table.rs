@@ -19,10 +19,6 @@ use encoding_rs::Encoding as TextEncoding;
 /// What the data layer reads.
 pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
     let rules = csv.columns.iter().flat_map(|rules| &rules.0);
-    // A column that is left out, whose dates are read: it says the order of the rows.
-    let ordering =
-        rules.clone().filter(|rule| matches!(&rule.column, ColumnType::Ignore(ignored) if ignored.format.is_some()));
-    let ordering = ordering.map(|rule| rule.name.clone());
     let fitted = experiment.data.fitted.as_ref().and_then(|fitted| fitted.source.as_ref());
     let loss = experiment.loss.describe();
     TableOptions {
@@ -50,7 +46,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         bins: bins(&experiment.model.layers),
         takes: input_names(experiment),
         rules: rules.map(|rule| Rule { pattern: rule.name.clone(), choice: choice(&rule.column) }).collect(),
-        drop: csv.drop.iter().flatten().cloned().chain(ordering).collect(),
+        drop: csv.drop.iter().flatten().cloned().collect(),
         id: csv.id.clone(),
         sample_weight: csv.sample_weight.clone(),
         skip: csv.on_error == OnError::Skip,
@@ -152,9 +148,8 @@ fn choice(column: &ColumnType) -> Choice {
         ColumnType::Date(date) => {
             Encoding::Date { form: date.format.as_deref().and_then(DateForm::new), time_of_day: date.time_of_day }
         }
-        ColumnType::Ignore(ignored) => match ignored.format.as_deref().and_then(DateForm::new) {
-            Some(form) => Encoding::Date { form: Some(form), time_of_day: false },
-            None => return Choice::Ignore,
-        },
+        ColumnType::Ignore(ignored) => {
+            return ignored.format.as_deref().and_then(DateForm::new).map_or(Choice::Ignore, Choice::Order);
+        }
     })
 }
