@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// What there is for texts that memory has no room for.
 const INSTEAD: &str = "`runner data tokenize` makes a file of its tokens, for `source = \"tokens\"`";
 
+/// As many as `vocab_size` may say.
+const MAX_VOCABULARY: usize = 1 << 24;
+
 /// A text, read.
 #[derive(Debug, Clone)]
 pub struct Loaded {
@@ -216,6 +219,7 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
     match &options.content {
         Content::Tokens { vocabulary, tokenizer } => {
             let tokens = Arc::new(Tokens::in_files(path).map_err(WrongFile::of("path"))?);
+            let mut notes = Vec::new();
             if codec.is_none() {
                 let tokenizer = tokenizer.as_ref().map(|choice| Tokenizer::choose(choice, &[])).transpose()?;
                 let own = tokenizer.as_ref().map(Tokenizer::vocabulary);
@@ -225,7 +229,11 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                     }
                     (Some(vocabulary), _) => vocabulary,
                     (None, Some(own)) => own,
-                    (None, None) => bail!("neither `vocab_size` nor `tokenizer` says how many tokens there may be"),
+                    (None, None) => {
+                        let (found, note) = found_vocabulary(options, &tokens)?;
+                        notes.push(note);
+                        found
+                    }
                 };
                 let samples = samples(options, tokenizer.as_ref(), vocabulary)?;
                 // Other programs may have left them out of the file.
@@ -233,7 +241,7 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                 let begin = if tokens.start_with(begin)? { begin.to_vec() } else { Vec::new() };
                 *codec = Some(TextCodec { tokenizer, chat: chat()?, begin, vocabulary, samples });
             }
-            Ok(Text { path, tokens, file_ends: Vec::new(), notes: Vec::new(), reading: 0 })
+            Ok(Text { path, tokens, file_ends: Vec::new(), notes, reading: 0 })
         }
         Content::Text(choice) => {
             let known = codec.as_ref().and_then(|codec| codec.tokenizer.as_ref());
@@ -304,6 +312,26 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
             Ok(Text { path, tokens: Arc::new(tokens), file_ends, notes, reading })
         }
     }
+}
+
+/// How many tokens there are where nothing says so: as many as the files of training and validation need; and what the user should know of it.
+fn found_vocabulary(options: &TextOptions, tokens: &Tokens) -> Result<(usize, String)> {
+    let other = options.val_path.as_deref().map(Tokens::in_files).transpose().map_err(WrongFile::of("val_path"))?;
+    let largest = tokens.largest()?.max(other.as_ref().map_or(Ok(0), Tokens::largest)?);
+    // A vocabulary of one token leaves nothing to learn.
+    let vocabulary = (largest as usize + 1).max(2);
+    let of = match &options.val_path {
+        Some(other) => format!("`{}` and `{}`", options.path.display(), other.display()),
+        None => format!("`{}`", options.path.display()),
+    };
+    ensure!(
+        vocabulary <= MAX_VOCABULARY,
+        "{of}: the largest token is {largest}, and a vocabulary has at most {MAX_VOCABULARY} tokens; are these tokens?"
+    );
+    let note = format!(
+        "{of}: the largest token is {largest}, so the vocabulary has {vocabulary}; `vocab_size` in `[data]` states another number"
+    );
+    Ok((vocabulary, note))
 }
 
 /// The texts of a table.

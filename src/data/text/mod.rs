@@ -59,7 +59,9 @@ static FOUND: Found<TextOptions, Loaded> = Found::new();
 
 impl Describes for &TextOptions {
     fn describe(&self) -> Result<DataSpec> {
-        if let Content::Tokens { vocabulary: Some(vocabulary), .. } = self.content
+        let fitted = self.fitted.as_ref().map(|codec| codec.vocabulary);
+        if let Content::Tokens { vocabulary, .. } = self.content
+            && let Some(vocabulary) = vocabulary.or(fitted)
             && !files::is_there(&self.path)
         {
             // What the model depends on is known without the file.

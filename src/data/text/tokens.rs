@@ -159,23 +159,34 @@ impl Tokens {
             }
             Tokens::Wide(tokens) => places(tokens, token, 0, take),
             Tokens::InFiles(files) => {
-                let mut bytes = vec![0; SEARCHED];
-                for TokenFile { file, offset, width, has, path, .. } in files {
-                    for first in has.clone().step_by(SEARCHED / width) {
-                        let count = (SEARCHED / width).min(has.end - first);
-                        let bytes = &mut bytes[..count * width];
-                        files::read_at(file, bytes, (offset + (first - has.start) * width) as u64)
-                            .with_context(|| format!("cannot read `{}`", path.display()))?;
-                        match (width, u16::try_from(token)) {
-                            (2, Ok(token)) => places(bytes.as_chunks().0, token.to_le_bytes(), first, take),
-                            (2, Err(_)) => {}
-                            _ => places(bytes.as_chunks().0, token.to_le_bytes(), first, take),
-                        }
-                    }
-                }
+                each_piece(files, &mut |bytes, width, first| match (width, u16::try_from(token)) {
+                    (2, Ok(token)) => places(bytes.as_chunks().0, token.to_le_bytes(), first, take),
+                    (2, Err(_)) => {}
+                    _ => places(bytes.as_chunks().0, token.to_le_bytes(), first, take),
+                })?
             }
         }
         Ok(())
+    }
+
+    /// The largest one; 0 where there is none.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn largest(&self) -> Result<u32> {
+        let mut largest = 0u32;
+        match self {
+            Tokens::Narrow(tokens) => largest = tokens.iter().copied().max().unwrap_or(0).into(),
+            Tokens::Wide(tokens) => largest = tokens.iter().copied().max().unwrap_or(0),
+            Tokens::InFiles(files) => each_piece(files, &mut |bytes, width, _| {
+                let of_piece = match width {
+                    2 => bytes.as_chunks().0.iter().map(|token| u16::from_le_bytes(*token)).max().map(u32::from),
+                    _ => bytes.as_chunks().0.iter().map(|token| u32::from_le_bytes(*token)).max(),
+                };
+                largest = largest.max(of_piece.unwrap_or(0));
+            })?,
+        }
+        Ok(largest)
     }
 
     /// Their identity: themselves, or the stamps of their files.
@@ -247,6 +258,21 @@ impl TokenFile {
     fn of(files: &[TokenFile], at: usize) -> usize {
         files.partition_point(|file| file.has.end <= at).min(files.len() - 1)
     }
+}
+
+/// Hands the bytes of all tokens to `take`, piece by piece, with how many a token has, and which is the first.
+fn each_piece(files: &[TokenFile], take: &mut dyn FnMut(&[u8], usize, usize)) -> Result<()> {
+    let mut bytes = vec![0; SEARCHED];
+    for TokenFile { file, offset, width, has, path, .. } in files {
+        for first in has.clone().step_by(SEARCHED / width) {
+            let count = (SEARCHED / width).min(has.end - first);
+            let bytes = &mut bytes[..count * width];
+            files::read_at(file, bytes, (offset + (first - has.start) * width) as u64)
+                .with_context(|| format!("cannot read `{}`", path.display()))?;
+            take(bytes, *width, first);
+        }
+    }
+    Ok(())
 }
 
 /// Hands the places of `one` to `take`, where the first of all is `first`.

@@ -118,6 +118,7 @@ mod text_samples;
 mod text_tags;
 mod text_to_text;
 mod text_transfer;
+mod token_files;
 mod tokenize;
 mod two_at_once;
 mod weighted_samples;

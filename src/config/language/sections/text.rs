@@ -67,7 +67,6 @@ options! {
 
     /// Text that is tokens already: bare numbers of 16 bits, as nanoGPT writes them, or files with the header of llm.c. A file is not read into memory, but where a batch asks for it.
     /// Samples are those of `text`.
-    #[rules(OneOf("vocab_size", "tokenizer"))]
     pub struct TokenFile {
         /// The file, or several by a pattern, as `fineweb_train_*.bin` or `{a,b}.bin`: they are one row of tokens.
         #[option(example = r#""train.bin""#, resume = Differs)]
@@ -75,8 +74,8 @@ options! {
         /// A file to validate on, instead of the end that `validation_split` holds out.
         #[option(resume = Differs)]
         pub val_path: Option<PathBuf>,
-        /// How many tokens there may be; needed where no `tokenizer` says so.
-        #[option(range = 2..=MAX_SIZE, example = "50257")]
+        /// How many tokens there may be. Without it and without `tokenizer` the files are read through once for their largest token.
+        #[option(otherwise = "those of `tokenizer`, else the largest token of the files and one more", range = 2..=MAX_SIZE, example = "50257")]
         pub vocab_size: Option<usize>,
         /// The `tokenizer.json` that they were made with, or `"bytes"`: `generate` needs it to read and write text.
         #[option(example = r#""gpt2/tokenizer.json""#)]
