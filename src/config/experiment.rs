@@ -100,19 +100,31 @@ impl Experiment {
         self.checkpoint.monitor.as_ref().filter(|monitor| self.usual_monitor().as_ref() != Some(monitor))
     }
 
-    /// The figures that evaluation measures besides those that the loss comes with: those asked for, and those watched.
-    pub fn asked_figures(&self) -> Vec<Figure> {
+    /// The figures that are named: those of `[metrics]`, and those watched.
+    pub fn named_figures(&self) -> Vec<Figure> {
         let stopping = self.train.early_stopping.as_ref().map(|stopping| &stopping.monitor);
         let watched = [stopping, self.schedule.monitor(), self.checkpoint.monitor.as_ref()];
         let watched = watched.into_iter().flatten().filter_map(Monitor::of_model).map(Metric::figure);
-        // Language models are compared by it. It comes from the loss and costs nothing.
-        let of_text =
-            (self.data.source.is_text() && self.loss.describe().is_likelihood()).then_some(Figure::Perplexity);
-        let asked = self.metrics.figures.iter().map(|f| f.figure());
+        self.metrics.figures.iter().map(|f| f.figure()).chain(watched).collect()
+    }
+
+    /// The figures that evaluation measures besides those that the loss comes with: those that are named, and those that are always there.
+    pub fn asked_figures(&self) -> Vec<Figure> {
+        // Language models are compared by them. They come from the loss and cost nothing.
+        let is_likelihood = self.loss.describe().is_likelihood();
+        let of_text = (is_likelihood && self.data.source.is_text()).then_some(Figure::Perplexity);
+        let of_bytes = (is_likelihood && self.data.source.knows_bytes()).then_some(Figure::BitsPerByte);
         let of_quantiles = (!self.loss.quantiles().is_empty()).then_some(Figure::Coverage);
-        let wanted: Vec<Figure> = asked.chain(watched).chain(of_text).chain(of_quantiles).collect();
+        let always = of_text.into_iter().chain(of_bytes).chain(of_quantiles);
+        let wanted: Vec<Figure> = self.named_figures().into_iter().chain(always).collect();
         let there = self.loss.describe().task().asked_figures();
         there.iter().copied().filter(|figure| wanted.contains(figure)).collect()
+    }
+
+    /// Whether its samples are windows of series, of which it learns the numbers after them: there is a naive forecast to compare them with.
+    pub fn forecasts_numbers(&self) -> bool {
+        let windows = self.data.source.table().is_some_and(|csv| csv.window.is_some() && csv.horizon != Some(0));
+        windows && self.loss.describe().task() == op::Task::Regression && self.loss.target().is_none()
     }
 
     /// The main loss as the engine computes it. Its `ignore_index` is what stands in a batch for targets that do not count.

@@ -4,6 +4,7 @@ use super::cache::{Area, Cache};
 use super::classes::Classes;
 use super::field::{Field, FieldKind, INPUTS, Lengths, TARGETS};
 use super::memory::Memory;
+use super::naive::NaiveErrors;
 use super::row_names::RowName;
 use super::store::{Rows, Store, Unreadable};
 use super::transforms::Transform;
@@ -183,6 +184,15 @@ impl Split {
     /// Of which series of a table sample `i` is, and when it ends, with the names of those columns.
     pub fn series(&self, i: usize) -> Vec<(String, String)> {
         self.store.series(self.at(i))
+    }
+
+    /// The errors of naive forecasts of all samples, if these are windows of series with numbers after them to learn.
+    pub fn naive_errors(&self) -> Option<NaiveErrors> {
+        let each = (0..self.len).filter_map(|i| self.store.naive_errors(self.at(i)));
+        each.reduce(|mut all, own| {
+            all.merge(own);
+            all
+        })
     }
 
     /// Hands the identity of a field of sample `i` to `take`.

@@ -2,6 +2,7 @@
 
 use super::cache::{Area, Stamp};
 use super::field::{Field, Lengths};
+use super::naive::NaiveErrors;
 use super::photo::Photo;
 use super::row_names::RowName;
 use super::transforms::{Image, ImageSource, Transform, apply, transform_mask, transform_source};
@@ -77,6 +78,11 @@ pub trait Store: Send + Sync {
     /// Of which series of a table a sample is, and when it ends, with the names of those columns; empty: it is no window of a series.
     fn series(&self, _sample: usize) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    /// The errors of the naive forecast of a sample, if the sample is a window of a series with numbers after it to learn.
+    fn naive_errors(&self, _sample: usize) -> Option<NaiveErrors> {
+        None
     }
 
     /// The folder that its samples are read from, if they are images that can be kept once they are decoded.

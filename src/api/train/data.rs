@@ -55,5 +55,13 @@ pub fn load_samples(loaded: &Loaded, take: &Take, resumed: bool, reporter: &Repo
             "the run was trained on other samples than there are now: the data asked for was there then, and is not now"
         )));
     }
+    let naive = experiment.forecasts_numbers().then(|| samples.val.naive_errors()).flatten();
+    if let Some(naive) = naive {
+        reporter.info(&format!(
+            "the naive forecast, the last value of the window, has mae {} and rmse {} on what is validated on",
+            figure(naive.mae(), 5, 9),
+            figure(naive.rmse(), 5, 9)
+        ));
+    }
     Ok(samples)
 }

@@ -17,7 +17,6 @@ use crate::backend::Backend;
 use crate::checkpoint::{Meta, Tensor};
 use crate::config::{self, Experiment, Loaded};
 use crate::data::{DataSpec, Footprint};
-use crate::graph::op::Figure;
 use crate::passes::PassOptions;
 use crate::terminal::{say, thousands};
 use crate::train::files::folder::{Folder, Replaces, file};
@@ -34,6 +33,7 @@ use crate::train::run::report::Reporter;
 use crate::train::run::texts::Texts;
 use crate::train::run::waiting::Waiting;
 use crate::train::setup::device::{Selected, Wanted, select};
+use crate::train::setup::figures::OF_NAIVE;
 use crate::train::setup::input::{self, Take};
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::photos::{Keeping, PhotoPlan};
@@ -202,7 +202,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     };
     let metrics = match untouched {
         true => metrics,
-        false => metrics.with(&folder.file(file::CSV), &figures(&loaded, &session.programs.asked), events)?,
+        false => metrics.with(&folder.file(file::CSV), &figures(&loaded, &session.programs), events)?,
     };
     let lost = metrics.lost().map(String::from);
     let mut run = Run {
@@ -385,13 +385,14 @@ fn note_down(run: &mut Run, note: &str) -> Result<(), Failure> {
 }
 
 /// The figures that a run writes down of its epochs.
-fn figures(loaded: &Loaded, asked: &[Figure]) -> Vec<String> {
+fn figures(loaded: &Loaded, programs: &Programs) -> Vec<String> {
     let own = crate::model::task(&loaded.experiment).figures();
     let train = own.iter().map(|figure| format!("train_{}", figure.name()));
-    let val = own.iter().chain(asked).map(|figure| format!("val_{}", figure.name()));
+    let val = own.iter().chain(&programs.asked).map(|figure| format!("val_{}", figure.name()));
+    let of_naive = OF_NAIVE.iter().filter(|_| programs.forecasts_numbers).map(|name| format!("val_{name}"));
     let of_heads = HeadOf::all(&loaded.experiment).into_iter().flat_map(|head| {
         let figures = head.task().figures().iter().map(move |figure| format!("{}_{}", head.name, figure.name()));
         figures.flat_map(|figure| ["train", "val"].map(|of| format!("{of}_{figure}")))
     });
-    train.chain(val).chain(of_heads).collect()
+    train.chain(val).chain(of_naive).chain(of_heads).collect()
 }

@@ -1,7 +1,8 @@
 //! Windows of rows as samples.
 
-use super::super::field::Field;
+use super::super::field::{Field, FieldKind};
 use super::super::memory::Memory;
+use super::super::naive::NaiveErrors;
 use super::super::row_names::RowName;
 use super::super::store::{Rows, Store, Unreadable};
 use super::cell::time_text;
@@ -113,6 +114,23 @@ impl Store for Windowed {
             _ => (column.clone(), time.to_string()),
         });
         name.into_iter().chain(time).collect()
+    }
+
+    fn naive_errors(&self, sample: usize) -> Option<NaiveErrors> {
+        let row = sample as u32;
+        let target = self.fields.iter().position(Field::is_target)?;
+        let learnt = self.series.learnt(row, self.windows.horizon).filter(|_| self.windows.horizon > 0)?;
+        let window = self.series.window(row, self.windows.rows)?;
+        let numbers = self.fields[target].kind == FieldKind::Number && self.fields[target].dtype == DType::F32;
+        let of = |row: &u32| self.rows.row(*row as usize, target).as_chunks::<4>().0;
+        let mut errors = NaiveErrors::default();
+        for column in (0..of(&learnt[0]).len()).filter(|_| numbers) {
+            let value = |row: &u32| f32::from_ne_bytes(of(row)[column]);
+            // Rows of a window may lack the target; those after it have it.
+            let Some(last) = window.iter().rev().map(value).find(|value| !value.is_nan()) else { continue };
+            learnt.iter().for_each(|row| errors.add(last, value(row)));
+        }
+        (errors != NaiveErrors::default()).then_some(errors)
     }
 
     fn held_bytes(&self) -> usize {

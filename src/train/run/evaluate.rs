@@ -134,6 +134,8 @@ pub fn evaluate_batches(
     // The sums leave such samples out; the loss over all is no number.
     let figures = if not_finite.samples > 0 { figures.with(Figure::Loss, f64::NAN) } else { figures };
     let figures = with_perplexity(figures, &session.programs);
+    let naive = session.programs.forecasts_numbers.then(|| split.naive_errors()).flatten();
+    let figures = figures.and_of_naive(naive);
     let names = session.programs.class_names.as_slice();
     let (figures, mut notes) = match scores {
         Some(scores) => scores.finish(figures, names),

@@ -67,7 +67,9 @@ impl Table {
             heads.iter().enumerate().filter_map(figure).filter(move |_| there).collect::<Vec<_>>()
         };
         let place = (2 * counted.1.to_string().len() + 1).max(counted.0.len());
-        let all = |with_heads: bool, extra: bool, times: usize, most: usize| {
+        // Bits a byte are the loss in another unit: they have a column where no other goes for them.
+        let not_bytes: Vec<Figure> = validation.iter().copied().filter(|f| *f != Figure::BitsPerByte).collect();
+        let of = |validation: &[Figure], with_heads: bool, extra: bool, times: usize, most: usize| {
             let train = task.figures().iter().filter(|f| extra || **f == Figure::Loss).map(|f| Content::Train(*f));
             let val = validation.iter().take(most).map(|f| Content::Val(*f));
             let times = [Content::Seconds, Content::Rate].into_iter().take(times);
@@ -75,17 +77,23 @@ impl Table {
             let figures = train.chain(of_train).chain(val).chain(of_val);
             [Content::Place].into_iter().chain(figures).chain(times).collect::<Vec<_>>()
         };
+        let all = |with_heads, extra, times, most| of(&not_bytes, with_heads, extra, times, most);
+        let wholes =
+            |contents: Vec<Content>| [(9, 2), (8, 2), (8, 1), (7, 1)].map(|(cell, gap)| (contents.clone(), cell, gap));
+        let with_bytes = match not_bytes.len() == validation.len() {
+            true => Vec::new(),
+            false => wholes(of(validation, false, true, 2, usize::MAX)).to_vec(),
+        };
         let layouts = |with_heads: bool| {
-            let whole = all(with_heads, true, 2, usize::MAX);
-            let layouts = [(9, 2), (8, 2), (8, 1), (7, 1)].map(|(cell, gap)| (whole.clone(), cell, gap));
+            let layouts = wholes(all(with_heads, true, 2, usize::MAX));
             let less = [1, 0].map(|times| (all(with_heads, true, times, usize::MAX), 7, 1));
             [layouts.to_vec(), less.to_vec()].concat()
         };
         let with_heads = if heads.is_empty() { Vec::new() } else { layouts(true) };
         let least = (all(false, false, 0, usize::MAX), 7, 1);
         // Of many figures the last are left to `metrics.jsonl`.
-        let fewer = (task.figures().len()..validation.len()).rev().map(|most| (all(false, false, 0, most), 7, 1));
-        let layouts = with_heads.into_iter().chain(layouts(false)).chain([least]).chain(fewer);
+        let fewer = (task.figures().len()..not_bytes.len()).rev().map(|most| (all(false, false, 0, most), 7, 1));
+        let layouts = with_bytes.into_iter().chain(with_heads).chain(layouts(false)).chain([least]).chain(fewer);
         let mut tables = layouts.map(|(contents, cell, gap)| {
             let wide = |content: Content| match content {
                 Content::Place => place,
@@ -281,6 +289,11 @@ mod tests {
              epoch    loss     acc    loss     acc    top5      f1    miou seconds\n  \
                1/3 0.29903 90.82 % 0.29903 90.82 % 100.00% 87.50 %  0.00 %     3.4 best"
         );
+        let text = [Figure::Loss, Figure::Accuracy, Figure::Perplexity, Figure::BitsPerByte];
+        let names = |width| Table::new(Task::Classification, &text, &[], ("step", 2000), width).header()[1].clone();
+        assert!(names(80).contains(" bpb ") && names(120).contains(" bpb "), "{}\n{}", names(80), names(120));
+        // Without room the times stay, and bits a byte do not.
+        assert!(names(74).contains(" ppl ") && !names(74).contains("bpb") && names(74).ends_with("samples/s"));
         let all = [Task::Classification.figures(), Task::Classification.asked_figures()].concat();
         let table = Table::new(Task::Classification, &all, &[], ("epoch", 3), 80);
         assert!(table.width() <= 80, "{:?}", table.header());

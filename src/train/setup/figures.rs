@@ -1,5 +1,6 @@
 //! From running sums to what is reported.
 
+use crate::data::NaiveErrors;
 use crate::graph::op::{Figure, METRIC_SLOTS, Task};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -11,18 +12,23 @@ pub struct Figures {
     values: [Option<f64>; Figure::ALL.len()],
     /// Those of heads, in their order.
     heads: Vec<(String, Figures)>,
+    /// The errors of naive forecasts, if the samples have them.
+    naive: Option<NaiveErrors>,
 }
+
+/// What figures of naive forecasts are called.
+pub const OF_NAIVE: [&str; 2] = ["naive_mae", "naive_rmse"];
 
 impl Figures {
     /// The figures that `sums` (laid out by [`crate::graph::op::metric_slot`]) stand for.
     pub fn new(task: Task, sums: &[f64; METRIC_SLOTS]) -> Self {
         let measured = |figure: Figure| figure.value(sums).filter(|_| task.figures().contains(&figure));
-        Figures { values: Figure::ALL.map(measured), heads: Vec::new() }
+        Figures { values: Figure::ALL.map(measured), heads: Vec::new(), naive: None }
     }
 
     /// None yet.
     pub fn none() -> Self {
-        Figures { values: [None; Figure::ALL.len()], heads: Vec::new() }
+        Figures { values: [None; Figure::ALL.len()], heads: Vec::new(), naive: None }
     }
 
     /// The figure, if it is one of them.
@@ -52,18 +58,31 @@ impl Figures {
         self
     }
 
+    /// The same with those of naive forecasts.
+    pub fn and_of_naive(mut self, naive: Option<NaiveErrors>) -> Self {
+        self.naive = naive;
+        self
+    }
+
+    /// The errors of naive forecasts, if the samples have them.
+    pub fn naive(&self) -> Option<NaiveErrors> {
+        self.naive
+    }
+
     /// Those of a head.
     pub fn of_head(&self, name: &str) -> Option<&Figures> {
         self.heads.iter().find(|(head, _)| head == name).map(|(_, figures)| figures)
     }
 
-    /// Each figure with its name and its value: those of the main target, then those of heads, whose names begin with that of the head.
+    /// Each figure with its name and its value: those of the main target, those of naive forecasts, then those of heads, whose names begin with that of the head.
     pub fn named(&self) -> impl Iterator<Item = (Cow<'static, str>, Figure, f64)> + '_ {
         let own = self.list().map(|(figure, value)| (Cow::Borrowed(figure.name()), figure, value));
         let of_heads = self.heads.iter().flat_map(|(head, figures)| {
             figures.list().map(move |(figure, value)| (format!("{head}_{}", figure.name()).into(), figure, value))
         });
-        own.chain(of_heads)
+        let naive = self.naive.iter().flat_map(|naive| [(Figure::Mae, naive.mae()), (Figure::Rmse, naive.rmse())]);
+        let naive = naive.zip(OF_NAIVE).map(|((figure, value), name)| (Cow::Borrowed(name), figure, value));
+        own.chain(naive).chain(of_heads)
     }
 
     /// Each figure of the main target that there is with its value, the loss first.

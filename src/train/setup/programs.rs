@@ -106,6 +106,8 @@ pub struct Programs {
     pub bytes_per_token: Option<f64>,
     /// Whether it learns what it is given, so that the data's targets do not matter.
     pub learns_inputs: bool,
+    /// What it learns are numbers that come after windows of series.
+    pub forecasts_numbers: bool,
     /// The figures that evaluation measures besides those that the loss comes with.
     pub asked: Vec<Figure>,
     /// What is probably not meant, if there are programs for training; without what `[lint]` allows.
@@ -282,6 +284,7 @@ pub fn build(
         quantiles: experiment.loss.quantiles().to_vec(),
         bytes_per_token: data.bytes_per_token,
         learns_inputs: experiment.loss.target().is_some(),
+        forecasts_numbers: experiment.forecasts_numbers(),
         asked: asked_figures(experiment, data),
         warnings: experiment.lint.without_allowed(warnings),
         decays,
@@ -315,11 +318,14 @@ pub fn mistakes(Rest { experiment, loss, learns, .. }: &Rest) -> Vec<Diagnostic>
     trained::mistakes(&experiment, &vars, errors)
 }
 
-/// The figures that are asked for and, where tags make spans, those of spans.
+/// The figures that are asked for and, where tags make spans, those of spans. Bits a byte are left out where the text did not say how many bytes a token has, unless
+/// they are named.
 fn asked_figures(experiment: &Experiment, data: &DataSpec) -> Vec<Figure> {
     let (asked, spans) = (experiment.asked_figures(), Spans::of_target(data).is_some());
     let all = experiment.loss.describe().task().asked_figures().iter().copied();
-    all.filter(|figure| asked.contains(figure) || spans && figure.is_of_spans()).collect()
+    let known = data.bytes_per_token.is_some() || experiment.named_figures().contains(&Figure::BitsPerByte);
+    let is_known = |figure: &Figure| *figure != Figure::BitsPerByte || known;
+    all.filter(|figure| asked.contains(figure) && is_known(figure) || spans && figure.is_of_spans()).collect()
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the

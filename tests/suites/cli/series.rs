@@ -41,6 +41,61 @@ pub fn forecasts(answer: &Value) -> [Vec<f64>; 2] {
     })
 }
 
+/// The naive forecast says of the rows after a window what its last one has, and stands beside the figures of the model.
+#[test]
+fn the_naive_forecast_stands_beside_the_figures() {
+    let place = place("");
+    let trained = place.ok("train c.toml --out r");
+    // The last 100 rows are held out: hours from 150 on of both machines. Windows end with hours from 149 on, and three hours come.
+    let errors = (149..=196).flat_map(|end: i32| (1..=3).map(move |next| (end % 7 - (end + next) % 7).abs()));
+    let both: Vec<f64> = errors.flat_map(|error| [1.0, 10.0].map(|scale| f64::from(error) * scale)).collect();
+    let mae = both.iter().sum::<f64>() / both.len() as f64;
+    let rmse = (both.iter().map(|error| error * error).sum::<f64>() / both.len() as f64).sqrt();
+    let near = |value: &Value, wanted: f64| (value.as_f64().unwrap() - wanted).abs() < 1e-9 * wanted;
+    let is_of = |of: &Value, prefix: &str| {
+        let [found_mae, found_rmse] = ["naive_mae", "naive_rmse"].map(|name| &of[format!("{prefix}{name}")]);
+        assert!(near(found_mae, mae) && near(found_rmse, rmse), "{mae}, {rmse}: {of}");
+    };
+    let last = place.metrics("r").into_iter().rfind(|line| line["kind"] == "epoch").unwrap();
+    is_of(&last, "val_");
+    assert!(last["val_mae"].as_f64().unwrap() < mae, "the model is better: {last}");
+    is_of(&place.ok("eval r --json").json()["metrics"], "");
+    assert!(place.ok("eval r").out.contains("naive_mae "));
+    let said = "the naive forecast, the last value of the window, has mae ";
+    assert!(trained.err.contains(said), "{}", trained.err);
+    let names = place.read("r/metrics.csv").lines().next().unwrap().to_owned();
+    assert!(names.contains("val_naive_mae,val_naive_rmse"), "{names}");
+    // A target that a row of the window lacks is that of the row before it.
+    let lacks =
+        machines(200)
+            .lines()
+            .map(|line| {
+                if line.starts_with("196,") {
+                    line.rsplit_once(',').unwrap().0.to_owned() + ","
+                } else {
+                    line.to_owned()
+                }
+            })
+            .collect::<Vec<_>>()
+            .join("\n");
+    place.write("m.csv", lacks);
+    let without = place.ok("eval r --json").json()["metrics"].clone();
+    assert!(without["naive_mae"].is_number() && !near(&without["naive_mae"], mae), "{without}");
+    place.write("m.csv", machines(200));
+    // Seeds answer together, and have the same samples.
+    place.ok("train c.toml --out s --quiet --set train.seeds=2 --set train.epochs=1");
+    is_of(&place.ok("eval s --json").json()["metrics"], "");
+    // The last row of a window itself has no forecast.
+    place.write(
+        "o.toml",
+        config("columns = { hour = \"number\" }")
+            .replace("horizon = 3", "horizon = 0")
+            .replace("out_features = 3", "out_features = 1"),
+    );
+    let said = place.ok("train o.toml --out o --set train.epochs=1");
+    assert!(!said.err.contains("naive") && place.metrics("o").iter().all(|line| line.get("val_naive_mae").is_none()));
+}
+
 #[test]
 fn what_comes_next_is_learnt_and_predicted_for_each_series() {
     let place = place("");

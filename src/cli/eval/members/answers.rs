@@ -5,7 +5,7 @@ use super::super::{Asked, Chosen, Evaluated, evaluated};
 use super::target::{Measured, Part, Target};
 use crate::api::failure::Failure;
 use crate::config::declare::tagged::Tagged;
-use crate::data::{Batch, DataSpec, Split};
+use crate::data::{Batch, DataSpec, NaiveErrors, Split};
 use crate::graph::op::{Figure, Task};
 use crate::train::setup::figures::Figures;
 use crate::train::setup::scores::Scores;
@@ -26,6 +26,8 @@ pub struct Answers {
     pub split: &'static str,
     /// What gathers those of the figures asked for that come of the outputs of all samples.
     pub scores: Option<Scores>,
+    /// The errors of naive forecasts, if the samples have them.
+    pub naive: Option<NaiveErrors>,
     /// How the checkpoints were chosen that were.
     pub chosen: Vec<Chosen>,
 }
@@ -52,7 +54,7 @@ impl Answers {
         see: &mut dyn FnMut(&mut Session, &Batch, &Split) -> anyhow::Result<()>,
     ) -> Result<Answers, Failure> {
         let mut found = Answers::default();
-        let Evaluated { loaded, samples, split, chosen, .. } = evaluated(asked, &mut |session, batch, split| {
+        let done = evaluated(asked, &mut |session, batch, split| {
             see(session, batch, split)?;
             if found.samples.is_empty() {
                 found.scores = Scores::new(&session.programs, split.len());
@@ -80,9 +82,11 @@ impl Answers {
             }
             Ok(())
         })?;
+        let Evaluated { loaded, samples, split, chosen, figures, .. } = done;
         found.source = loaded.experiment.data.source.type_name().to_owned();
         found.spec = Some(samples.spec);
         found.split = split;
+        found.naive = figures.naive();
         found.chosen.extend(chosen);
         Ok(found)
     }
@@ -139,6 +143,9 @@ impl Answers {
         let mut all: Vec<Measured> = self.learnt.iter().zip(&parts).map(|(target, of)| target.measured(of)).collect();
         if self.learnt.len() > 1 {
             self.sum_losses(&mut all);
+        }
+        if let Some(main) = all.first_mut() {
+            main.figures = main.figures.clone().and_of_naive(self.naive);
         }
         let (Some(scores), Some(main)) = (scores, all.first_mut()) else { return (all, Vec::new()) };
         let (gathered, notes) = self.learnt[0].gathered(scores, &parts[0]);

@@ -170,7 +170,11 @@ fn answers(
             false => {
                 all.samples.append(&mut found.samples);
                 all.chosen.append(&mut found.chosen);
-                all = Answers { samples: all.samples, chosen: all.chosen, ..found };
+                let naive = all.naive.into_iter().chain(found.naive).reduce(|mut all, own| {
+                    all.merge(own);
+                    all
+                });
+                all = Answers { samples: all.samples, chosen: all.chosen, naive, ..found };
             }
         }
     }
@@ -190,6 +194,7 @@ fn answers(
             spec: last.spec.clone(),
             split: last.split,
             scores,
+            naive: last.naive,
             chosen,
         };
     }

@@ -176,6 +176,15 @@ impl Source {
         matches!(self, Source::Text(_) | Source::Tokens(_) | Source::TextToText(_) | Source::TextPairs(_))
     }
 
+    /// Whether it is known how many bytes of a text a token stands for that is learnt.
+    pub fn knows_bytes(&self) -> bool {
+        match self {
+            Source::Text(_) => true,
+            Source::Tokens(tokens) => tokens.tokenizer.is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether `val_path` names a file that is validated on.
     pub fn has_val_path(&self) -> bool {
         match self {

@@ -36,9 +36,10 @@ impl Rules<'_> {
     /// The bytes of tokens are known where a tokenizer makes text of them.
     pub(super) fn bits_per_byte(&self) {
         let source = &self.experiment.data.source;
+        if source.knows_bytes() {
+            return;
+        }
         let (why, help) = match source {
-            Source::Text(_) => return,
-            Source::Tokens(tokens) if tokens.tokenizer.is_some() => return,
             Source::Tokens(_) => {
                 ("no tokenizer", "name the one that the tokens were made with: `tokenizer` in `[data]`")
             }
