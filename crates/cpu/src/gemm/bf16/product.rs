@@ -45,7 +45,8 @@ const MOST_ROWS: usize = 8192;
 const LEAST_WORK: usize = 1 << 14;
 const FEW_ROWS: usize = 8;
 
-/// Whether `unit` makes the product `spec` faster; `keeps`: its packed `B` may be kept from run to run. From the shape alone.
+/// Whether `unit` makes the product `spec` faster; `keeps`: its packed `B` may be kept from run to run. From the shape alone. For few rows it is what it is for
+/// one: a row of such a product, as a text that is written with others, has the bits that it has alone.
 pub fn is_worthwhile(spec: &ProductSpec, unit: Bf16Unit, keeps: bool) -> bool {
     let ProductSpec { m, n, k, .. } = *spec;
     let (few_rows, terms) = match unit.is_far_faster() {
@@ -53,7 +54,8 @@ pub fn is_worthwhile(spec: &ProductSpec, unit: Bf16Unit, keeps: bool) -> bool {
         // Short sums gain by what is rounded in memory. Programs that train have nothing rounded there, and do not keep panels.
         false => (2 * FEW_ROWS, if keeps { SIDE } else { SIDE + SIDE / 2 }),
     };
-    m * n * k >= LEAST_WORK && k >= terms && n >= SIDE / 2 && (keeps || m > few_rows)
+    let rows = if m > FEW_ROWS { m } else { 1 };
+    rows * n * k >= LEAST_WORK && k >= terms && n >= SIDE / 2 && (keeps || m > few_rows)
 }
 
 /// A product whose work has been laid out.
