@@ -58,7 +58,7 @@ pub struct GenerateArgs {
     /// Keys the draws: the same seed gives the same text
     #[arg(long, conflicts_with = "beams", value_name = "N", default_value_t = 0, value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
-    /// Compute every token from the whole text before it, and keep nothing: slow, the same tokens
+    /// Compute every token from the whole text before it, and keep nothing: slow, the same tokens, in bf16 but for rounding
     #[arg(long, conflicts_with = "texts")]
     pub without_cache: bool,
     /// Compute threads of the CPU [default: all cores]

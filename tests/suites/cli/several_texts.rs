@@ -30,7 +30,11 @@ fn texts_at_a_time_are_those_one_after_the_other() {
     let layers = "{ type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 16 }, { type = \"lstm\", hidden_size = 16 }, \
                   { type = \"linear\", out_features = \"$vocabulary\" }";
     let bf16 = format!("precision = \"bf16\"\n{gpt}");
-    let wide = [("out_features = 32", "out_features = 128"), ("out_features = 16", "out_features = 32"), ("embedding_dim = 16", "embedding_dim = 32")];
+    let wide = [
+        ("out_features = 32", "out_features = 128"),
+        ("out_features = 16", "out_features = 32"),
+        ("embedding_dim = 16", "embedding_dim = 32"),
+    ];
     let wide = wide.iter().fold(bf16.clone(), |text, (from, to)| text.replace(from, to));
     for (name, text) in [
         ("attention", gpt.clone()),
