@@ -13,6 +13,7 @@ mod jinja;
 mod labelled;
 mod load;
 mod loaded;
+mod no_text;
 mod options;
 mod prompted;
 mod prompts;

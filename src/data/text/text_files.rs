@@ -2,6 +2,7 @@
 
 use super::super::table::is_table_name;
 use super::super::tokenizer::Tokenizer;
+use super::no_text::no_utf8;
 use super::tokens::Tokens;
 use crate::files::host_memory::HostMemory;
 use crate::files::{self, pattern};
@@ -103,10 +104,7 @@ pub(super) fn text(path: &Path, any_bytes: bool) -> Result<(Read, Vec<usize>)> {
         let text = String::from_utf8(files::read(path, u64::MAX)?).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-            anyhow!(
-                "`{}`, line {line}: byte {at} is no UTF-8; convert the file, for example with `iconv -t UTF-8`",
-                path.display()
-            )
+            anyhow!(no_utf8(path, Some(line), at as u64))
         })?;
         let text = text.strip_prefix(MARK).map(str::to_owned).unwrap_or(text);
         // Most often there is one file, which needs no copy.

@@ -4,6 +4,7 @@ use super::super::parallel::parallel;
 use super::super::tokenizer::pieces::pieces;
 use super::super::tokenizer::{Choice, Tokenizer, trained};
 use super::documents::{Document, Documents};
+use super::no_text::no_utf8;
 use super::stretches::{Cut, Stretch, line_of, stretches};
 use super::text_files::{are_tables_alone, expect_room, is_plain_table};
 use super::tokens::{HEADER, MAGIC};
@@ -293,11 +294,7 @@ fn written(out: &Output, fill: impl FnOnce(&mut Out) -> Result<()>) -> Result<()
 fn utf8<'a>(path: &Path, at: u64, block: &'a [u8]) -> Result<Cow<'a, str>> {
     std::str::from_utf8(block).map(Cow::Borrowed).map_err(|error| {
         let at = at + error.valid_up_to() as u64;
-        let line = line_of(path, at).map_or_else(|_| String::new(), |line| format!(", line {line}"));
-        anyhow!(
-            "`{}`{line}: byte {at} is no UTF-8; convert the file, for example with `iconv -t UTF-8`",
-            path.display()
-        )
+        anyhow!(no_utf8(path, line_of(path, at).ok(), at))
     })
 }
 
