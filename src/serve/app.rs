@@ -43,7 +43,7 @@ pub struct App {
     /// Black and white are swapped in images, unless a request says so.
     pub invert: bool,
     /// The server is about to end.
-    pub draining: AtomicBool,
+    pub draining: Arc<AtomicBool>,
     /// A permit for each request whose body may be read into samples at a time.
     pub readers: Semaphore,
     /// One permit: models are loaded one after the other, so that they take one thread from requests, and memory for one.

@@ -3,6 +3,7 @@
 use super::app::From;
 use super::metrics::Metrics;
 use super::tls::Identity;
+use super::under_way::{Turns, UnderWay};
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;
@@ -14,6 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -28,7 +30,7 @@ const MAX_HEAD: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection waits for a place before it is sent away: clients close one and open the next, and come a moment too early.
 const FOR_A_PLACE: Duration = Duration::from_secs(1);
-/// How long one that is sent away may take for the head of its request, and for its answer.
+/// How long one that is sent away may take for the head of its request, and for its answer; and any other for a head once the server is about to end.
 const AWAY: Duration = Duration::from_secs(2);
 /// How many connections may wait and be sent away beside those that are open.
 pub const OUTSIDE: usize = 64;
@@ -49,6 +51,8 @@ pub struct Connections {
     pub outside: Arc<Semaphore>,
     /// Those that are, to be ended.
     pub graceful: GracefulShutdown,
+    /// The server is about to end.
+    pub ending: Arc<AtomicBool>,
     /// Who the server is, if connections are to be secret.
     pub identity: Option<Arc<Identity>>,
 }
@@ -105,6 +109,7 @@ impl Connections {
             metrics: Arc::clone(&self.metrics),
             patience: self.patience,
             watcher: self.graceful.watcher(),
+            turns: Turns::new(Arc::clone(&self.ending)),
             identity: self.identity.clone(),
         }
     }
@@ -119,27 +124,31 @@ struct Connection {
     metrics: Arc<Metrics>,
     patience: Duration,
     watcher: Watcher,
+    turns: Arc<Turns>,
     identity: Option<Arc<Identity>>,
 }
 
 impl Connection {
     /// Answers all its requests; without a place the answer says that there is none, and the connection ends.
     async fn serve(self, place: Option<OwnedSemaphorePermit>) {
-        let Connection { stream, from, watcher, .. } = self;
+        let Connection { stream, from, watcher, turns, .. } = self;
         // A small answer goes out at once.
         let _ = stream.set_nodelay(true);
         let (router, patience) = match place {
             Some(_) => (self.router, self.patience),
             None => (self.full, self.patience.min(AWAY)),
         };
+        let of_requests = Arc::clone(&turns);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(From(from));
-            router.clone().call(request)
+            let turn = Turns::begin(&of_requests);
+            let answer = router.clone().call(request);
+            async move { answer.await.map(|answer| answer.map(|body| UnderWay::new(body, turn))) }
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MAX_HEAD).half_close(true);
         let counted = place.as_ref().map(|_| self.metrics.connected());
-        let stream = Patient::new(stream, patience);
+        let stream = Patient::new(stream, patience, turns);
         // How a client ends a connection is its own matter.
         match self.identity.map(|identity| identity.acceptor()) {
             None => _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await,
@@ -153,17 +162,20 @@ impl Connection {
     }
 }
 
-/// A connection that ends when its other side does not take what is sent.
+/// A connection that ends when its other side does not take what is sent; and when the server is about to end, and the head of a request does not come whole.
 struct Patient {
     stream: TcpStream,
     patience: Duration,
-    /// Since when nothing has been taken.
+    /// Until when something must be taken, where that is waited for.
     waits: Option<Pin<Box<Sleep>>>,
+    turns: Arc<Turns>,
+    /// Until when a head must be there, once the server is about to end.
+    heads: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patient {
-    fn new(stream: TcpStream, patience: Duration) -> Self {
-        Patient { stream, patience, waits: None }
+    fn new(stream: TcpStream, patience: Duration, turns: Arc<Turns>) -> Self {
+        Patient { stream, patience, waits: None, turns, heads: None }
     }
 
     fn watched<T>(&mut self, context: &mut Context, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -182,7 +194,19 @@ impl Patient {
 
 impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context, into: &mut ReadBuf) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        if !self.turns.are_over() || self.waits.is_some() {
+            self.heads = None;
+            return read;
+        }
+        if read.is_ready() {
+            return read;
+        }
+        let patience = self.patience.min(AWAY);
+        match self.heads.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 

@@ -35,6 +35,7 @@ mod samples;
 mod served;
 mod signals;
 mod tls;
+mod under_way;
 mod writer;
 
 pub use alone::Alone;
@@ -64,7 +65,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -136,6 +137,7 @@ pub fn serve(mut options: Options, listening: impl FnOnce(SocketAddr)) -> Result
         open: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
         outside: Arc::new(Semaphore::new(OUTSIDE)),
         graceful: GracefulShutdown::new(),
+        ending: Arc::clone(&app.draining),
         identity,
     };
     run(runtime, listener, (app, connections), (signals, drain), || listening(address))
@@ -183,7 +185,7 @@ fn app(options: Options, address: IpAddr) -> Result<Arc<App>, Failure> {
         log: options.log,
         top: options.top,
         invert: options.invert,
-        draining: AtomicBool::new(false),
+        draining: Arc::default(),
         readers: Semaphore::new(readers()),
         loading: Semaphore::new(1),
     }))

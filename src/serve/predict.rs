@@ -32,18 +32,29 @@ type Name = Result<Path<String>, PathRejection>;
 
 /// The only model.
 pub async fn only_model(State(app): State<Arc<App>>, asked: Query_, request: Request) -> Response {
-    let only = match &app.models[..] {
-        [only] => Ok(only),
-        all => {
-            let names: Vec<&str> = all.iter().map(|place| place.name.as_str()).collect();
-            let reason = format!("there are several models: POST /predict/NAME asks {}", names.join(" or "));
-            Err(Refusal::new(StatusCode::NOT_FOUND, reason))
-        }
-    };
-    match only {
+    match only(&app.models) {
         Ok(place) => respond(&app, place, asked, request).await,
         Err(refusal) => refusal.into_response(),
     }
+}
+
+/// The model that is meant where none is named: the only one, or the only one beside language models that go on with texts.
+fn only(models: &[Place]) -> Result<&Place, Refusal> {
+    let answers = |place: &&Place| match place.now() {
+        Answers::Samples(_) => true,
+        Answers::Texts(writer) => writer.answers_texts(),
+    };
+    let answering: Vec<&Place> = models.iter().filter(answers).collect();
+    let reason = match (models, &answering[..]) {
+        ([only], _) => return Ok(only),
+        (_, [only]) => return Ok(*only),
+        (_, []) => "all models are language models: POST /v1/completions has one go on with a text".to_owned(),
+        (_, several) => {
+            let names: Vec<&str> = several.iter().map(|place| place.name.as_str()).collect();
+            format!("there are several models: POST /predict/NAME asks {}", names.join(" or "))
+        }
+    };
+    Err(Refusal::new(StatusCode::NOT_FOUND, reason))
 }
 
 /// The model of that name.

@@ -8,7 +8,7 @@ use super::{completions, page, predict, protocol};
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{CONNECTION, EXPECT};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -76,11 +76,14 @@ async fn closing(mut response: Response) -> Response {
     response
 }
 
-async fn no_route() -> Refusal {
-    Refusal::new(
-        StatusCode::NOT_FOUND,
-        "there is nothing at this address: /models lists the models, POST /predict/NAME answers",
-    )
+async fn no_route(uri: Uri) -> Refusal {
+    let known = match uri.path().starts_with("/v1/") {
+        true => {
+            "/v1/models lists the language models, POST /v1/completions goes on with texts, POST /v1/chat/completions with conversations"
+        }
+        false => "/models lists the models, POST /predict/NAME answers",
+    };
+    Refusal::new(StatusCode::NOT_FOUND, format!("there is nothing at this address: {known}"))
 }
 
 async fn no_method(method: Method) -> Refusal {

@@ -320,6 +320,24 @@ fn the_page_needs_nothing_from_elsewhere() {
     assert_eq!(server.ask("HEAD", "/", "", b"").status, 200);
 }
 
+/// A client that has sent a part of a head, and sends no more, keeps the server no longer than one that has sent none.
+#[test]
+fn half_a_head_does_not_hold_the_end_up() {
+    let place = trained();
+    let server = Server::start(&place, "r");
+    let mut stalled = server.connect();
+    stalled.write_all(b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut some = [0; 1024];
+    assert!(stalled.read(&mut some).unwrap() > 0);
+    stalled.write_all(b"POST /predict HTTP/1.1\r\nHost: localh").unwrap();
+    // What is sent later is heard later.
+    assert_eq!(server.get("/v2/health/ready").status, 200);
+    let log = server.log.clone();
+    assert_eq!(server.stop(), Some(0));
+    let said = std::fs::read_to_string(log).unwrap();
+    assert!(said.contains("stopped: all requests are answered"), "{said}");
+}
+
 /// What `nohup` has the program ignore stays ignored, and a note says so.
 #[test]
 fn a_reload_that_is_ignored_is_named() {

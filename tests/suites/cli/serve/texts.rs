@@ -87,7 +87,7 @@ pub fn rest((mut stream, mut read): (TcpStream, Vec<u8>)) -> Reply {
     Reply::of(&read)
 }
 
-/// A language model beside other models is meant where no model is named; `--name` names one that is alone.
+/// A language model beside other models is meant where no model is named, and another model beside language models; `--name` names one that is alone.
 #[test]
 fn the_only_language_model_needs_no_name() {
     let place = written();
@@ -96,10 +96,19 @@ fn the_only_language_model_needs_no_name() {
     let asked = json!({ "prompt": "ab", "max_tokens": 3 });
     let server = Server::start(&place, "d r");
     assert_eq!(server.write(&asked).json()["model"], "r");
-    assert_eq!(server.json("/predict", "{}").status, 404, "samples may be for several");
+    let samples = server.json("/predict", "{}");
+    assert!(samples.status == 422 && samples.error().contains("there is no `instances`"), "{samples:?}");
+    let several = Server::start(&place, "d r other=d").json("/predict", "{}");
+    assert_eq!(
+        (several.status, several.error().as_str()),
+        (404, "there are several models: POST /predict/NAME asks d or other")
+    );
     let of_none = Server::start(&place, "d other=d").write(&asked);
     assert!(of_none.status == 400 && of_none.json()["error"]["param"] == "model", "{of_none:?}");
-    let of_several = Server::start(&place, "r other=r").write(&asked);
+    let server = Server::start(&place, "r other=r");
+    let samples = server.json("/predict", "{}");
+    assert!(samples.status == 404 && samples.error().contains("POST /v1/completions has one go on"), "{samples:?}");
+    let of_several = server.write(&asked);
     assert!(of_several.status == 400 && of_several.json()["error"]["param"] == "model", "{of_several:?}");
     let named = Server::start(&place, "r --name mine");
     assert_eq!(named.write(&asked).json()["model"], "mine");
