@@ -48,6 +48,19 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, arguments: &[
             padded().and_then(|(width, fill)| pad(state, text, [missing(text, width), 0], fill)).map(Value::from)
         }
         "title" => Ok(title(text).into()),
+        "swapcase" => Ok(text.chars().map(swapped).collect::<String>().into()),
+        "zfill" => {
+            let (width,): (usize,) = from_args(arguments)?;
+            let sign = text.strip_prefix(['-', '+']).map_or(0, |digits| text.len() - digits.len());
+            let (sign, digits) = text.split_at(sign);
+            pad(state, digits, [missing(text, width), 0], '0').map(|digits| format!("{sign}{digits}").into())
+        }
+        "index" | "rindex" => {
+            let (part,): (&str,) = from_args(arguments)?;
+            let at = if name == "index" { text.find(part) } else { text.rfind(part) };
+            let at = at.ok_or_else(|| wrong(format!("`{name}`: the text has no `{part}`")))?;
+            Ok(text[..at].chars().count().into())
+        }
         "removeprefix" => {
             let (part,): (&str,) = from_args(arguments)?;
             Ok(text.strip_prefix(part).unwrap_or(text).into())
@@ -124,6 +137,14 @@ fn title(text: &str) -> String {
         in_word = letter.is_alphabetic();
     }
     titled
+}
+
+/// A small letter as a large one, and a large one as a small one.
+fn swapped(letter: char) -> String {
+    match letter.is_uppercase() {
+        true => letter.to_lowercase().collect(),
+        false => letter.to_uppercase().collect(),
+    }
 }
 
 /// Jinja's filter: a text for HTML, unless it is one.

@@ -5,6 +5,7 @@ mod dropout;
 mod fallback;
 mod lacking;
 pub(super) mod pieces;
+mod unknown;
 pub(super) mod whole;
 pub(super) mod words;
 
@@ -23,6 +24,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use unknown::no_token;
 use whole::before;
 use words::Words;
 
@@ -263,7 +265,7 @@ impl Tokenizer {
                 for (at, c) in text.char_indices() {
                     match characters.number(c) {
                         Some(number) => some.push(number),
-                        None => return Err(no_token(text, at, c, called)),
+                        None => return Err(no_token(text, at, |c| characters.number(c).is_some(), called)),
                     }
                     if some.len() == SOME {
                         take(&some);
@@ -398,22 +400,6 @@ pub(in crate::data) fn trained(
         tokenizer.to_string(false).map_err(|e| anyhow!("{e}"))
     })
     .context("no tokenizer can be trained on the text")
-}
-
-/// The error for a character of `text` that has no token.
-fn no_token(text: &str, at: usize, c: char, called: &str) -> anyhow::Error {
-    let before = &text[..at];
-    // The text may be a cell or a line, so that its first line is not that of a file.
-    let line = match text.contains('\n') {
-        true => format!("line {} of the text, ", before.matches('\n').count() + 1),
-        false => String::new(),
-    };
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    anyhow!(
-        "{called}, {line}column {column}: the character {c:?} (U+{:04X}) is not in the text that the model was trained on, so \
-         it has no token; leave it out, or train with `tokenizer = \"bytes\"`",
-        c as u32
-    )
 }
 
 impl Serialize for Tokenizer {
