@@ -38,6 +38,29 @@ def model_config(folder: Path, model: Path, inputs: Array, options: dict[str, An
     return path
 
 
+# The data with which the models begin that take no images, and what is learnt of it.
+VISITS = ("data/visits/visits.csv", "--target", "visits")
+OPINIONS = ("data/opinions/train.csv", "--target", "opinion")
+DATES = ("data/dates/train.csv", "--target", "iso")
+TEXT = ("data/README.md",)
+BEGUN = (
+    dict.fromkeys(["dlrm", "ft_transformer", "linear", "lstm_forecaster", "tabm", "tabular", "tabular_mlp", "tabular_resnet"], VISITS)
+    | dict.fromkeys(["bert", "distilbert", "lstm_classifier", "text_classifier"], OPINIONS)
+    | dict.fromkeys(["gpt", "gpt2", "llama", "lstm"], TEXT)
+    | dict.fromkeys(["gru_seq2seq", "transformer"], DATES)
+)
+
+
+def begun_config(folder: Path, model: str) -> Path:
+    """A configuration of a model that takes no images, as `runner init` writes it for the data of this repository."""
+    if model == "lstm_tagger":    # `init` knows no sentences
+        return ROOT / "configs/sentences_lstm.toml"
+    source, *more = BEGUN[model]
+    config = folder / f"{model}.toml"
+    runner("init", ROOT / source, *more, "--model", model, "--out", config)
+    return config
+
+
 class Findings:
     """What was compared, and what differs."""
 
@@ -62,5 +85,5 @@ class Findings:
 
     def end(self) -> None:
         print(f"{self.done} compared, the worst differs by {self.worst:.1e} of the scale; {len(self.faults)} faults")
-        print("\n".join(self.faults))
+        print(*self.faults, sep="\n", end="\n" * bool(self.faults))
         sys.exit(bool(self.faults))

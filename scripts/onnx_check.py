@@ -1,13 +1,14 @@
 """Holds what `runner export` writes as .onnx, computed by ONNX Runtime, to PyTorch and to `runner` itself.
 
 - every layer, and what holds layers: the cases of `tests/golden`, in which PyTorch's outputs are;
-- every file of `models/`: the logits of PyTorch in `tests/golden/architectures`;
-- every file of `configs/`, with the values that training starts from: the probabilities of `runner predict`, from pixels;
+- every file of `models/` that takes images: the logits of PyTorch in `tests/golden/architectures`;
+- models of texts from files of Hugging Face's: the probabilities and losses of transformers in `tests/golden`;
+- every file of `configs/` that takes images or numbers, with the values that training starts from: the probabilities of `runner predict`, from pixels;
 - photos of any size, with resizing and cropping inside: the probabilities of `runner predict`;
 - tables from raw columns: the numbers that every codec makes of them, and the answers of `runner predict`;
 - a model of the bundled digits, trained: the classes of `runner predict`, for all of scikit-learn's copy of them.
 
-Usage: `RUNNER=target/release/runner python scripts/onnx_check.py [WORD]` for what has WORD in its name. Needs onnx, onnxruntime, safetensors,
+Usage: `RUNNER=target/release/runner python scripts/onnx_check.py [WORD]` for what has WORD in its name. Needs onnx, onnxruntime, safetensors, tokenizers,
 torch and scikit-learn.
 """
 
@@ -79,10 +80,14 @@ def cases(folder: Path, findings: Findings) -> None:
             out = folder / "case.onnx"
             # The batch comes before its normalisation.
             runner("export", folder / "config.toml", out, "--preprocess")
-            names = [value.name for value in onnxruntime.InferenceSession(str(out)).get_inputs()]
+            session = onnxruntime.InferenceSession(str(out))
             want = part["expected"]["eval_output"]
             rows = len(want)
-            inputs = {name: part["batch"]["inputs" if name == "input" else name][:rows] for name in names}
+            if 'source = "csv"' in config:
+                inputs = {name: cells[:rows] for name, cells in raw(folder / "table.csv", session).items()}
+            else:
+                names = [value.name for value in session.get_inputs()]
+                inputs = {name: part["batch"]["inputs" if name == "input" else name][:rows] for name in names}
             got = compute(out, inputs)
             findings.near(path.stem, got, want.reshape(got.shape))
             if "untracked" not in path.stem:
@@ -93,10 +98,10 @@ def cases(folder: Path, findings: Findings) -> None:
 
 def models(folder: Path, findings: Findings) -> None:
     """The models, with parameters that are made by a formula."""
-    for path in wanted(list((ROOT / "models").glob("*.toml"))):
-        try:
-            import architectures
+    import architectures
 
+    for path in wanted([ROOT / f"models/{name}.toml" for name in architectures.MODELS]):
+        try:
             golden = json.loads((ROOT / f"tests/golden/architectures/{path.stem}.json").read_text())
             numbers = architectures.table(golden["seed"])
             inputs = architectures.values(numbers, "inputs", tuple(golden["inputs"]))
@@ -118,10 +123,48 @@ def models(folder: Path, findings: Findings) -> None:
             findings.failed(path.stem, error)
 
 
+def texts(folder: Path, findings: Findings) -> None:
+    """Models of texts with the files of transformers, from tokens to probabilities and to the loss."""
+    from tokenizers import Tokenizer
+
+    golden = ROOT / "tests/golden"
+    for path in wanted([*golden.glob("text_classifiers/*/golden.json"), *golden.glob("language_models/*/golden.json")]):
+        try:
+            source, name = path.parent, path.parent.name
+            want, config, out = json.loads(path.read_text()), folder / f"{name}.toml", folder / f"{name}.onnx"
+            runner("import", source, "--out", config)
+            classifier = "probabilities" in want
+            width = 16 if classifier else 32    # as it was made
+            runner("export", config, out, "--set", f"data.{'max_length' if classifier else 'context'}={width}")
+            tokenizer = Tokenizer.from_file(str(source / "tokenizer.json"))
+            if classifier:
+                tokenizer.enable_truncation(width)
+                with (source.parent / "texts.csv").open(newline="") as file:
+                    rows = [tokenizer.encode(row["text"]).ids for row in csv.DictReader(file)]
+                tokens = np.array([row + [0] * (width - len(row)) for row in rows], np.int32)
+                logits = compute(out, {"input": tokens, "lengths": np.array([len(row) for row in rows], np.int32)})
+                made = np.exp(logits - logits.max(1, keepdims=True))
+                findings.near(f"{name}, probabilities", made / made.sum(1, keepdims=True), np.array(want["probabilities"]))
+            else:
+                ids = np.array(tokenizer.encode((source.parent / "text.txt").read_text()).ids, np.int32)
+                count = (len(ids) - 1) // width
+                logits = compute(out, {"input": ids[: count * width].reshape(count, width)}).astype(np.float64)
+                right = np.take_along_axis(logits, ids[1 : count * width + 1].reshape(count, width, 1).astype(np.int64), 2)[:, :, 0]
+                most = logits.max(2)
+                loss = most + np.log(np.exp(logits - most[:, :, None]).sum(2)) - right
+                findings.near(f"{name}, loss", np.array([loss.mean()]), np.array([want["loss"]]))
+        except Exception as error:
+            findings.failed(str(path.parent.name), error)
+
+
 def configs(folder: Path, findings: Findings) -> None:
-    """The configurations, from pixels to probabilities."""
+    """The configurations of images and of numbers, from pixels to probabilities."""
+    from PIL import Image
+
     random = np.random.default_rng(1)
-    for path in wanted(list((ROOT / "configs").glob("*.toml"))):
+    # What takes tokens or series is no matter of pixels.
+    others = ("text", "tokens", "series", "shakespeare")
+    for path in wanted([path for path in (ROOT / "configs").glob("*.toml") if not any(f'= "{word}' in path.read_text() for word in others)]):
         try:
             out, start, samples = folder / "config.onnx", folder / "start.safetensors", folder / "samples.safetensors"
             runner("export", path, start)
@@ -130,13 +173,20 @@ def configs(folder: Path, findings: Findings) -> None:
             runner("export", path, out, *weights, "--preprocess", *(["--softmax"] if classes else []))
             (value,) = onnxruntime.InferenceSession(str(out)).get_inputs()
             # Height and width of photos are open.
+            photos = any(isinstance(side, str) for side in value.shape[1:])
             shape = [2, *(side if isinstance(side, int) else 150 + 75 * axis for axis, side in enumerate(value.shape[1:]))]
             if value.type == "tensor(uint8)":
                 inputs = random.integers(0, 256, shape, dtype=np.uint8)
             else:
                 inputs = random.standard_normal(shape, dtype=np.float32)
-            save_file({"inputs": inputs}, samples)
-            told = json.loads(runner("predict", path, samples, *weights, "--json", "--top", "100000"))
+            files = [samples]
+            if photos:
+                files = [folder / f"{at}.png" for at in range(len(inputs))]
+                for file, pixels in zip(files, inputs, strict=True):
+                    Image.fromarray(pixels.transpose(1, 2, 0)).save(file)
+            else:
+                save_file({"inputs": inputs}, samples)
+            told = json.loads(runner("predict", path, *files, *weights, "--json", "--top", "100000"))
             got = compute(out, {"input": inputs})
             for row, said in zip(got, told, strict=True):
                 findings.near(path.stem, row, answer(said, row))
@@ -264,6 +314,10 @@ TABLES = {
         ' { type = "linear", out_features = 1, from = "body" }]',
         '[loss]\ntype = "mse"\n[[heads]]\ntarget = "sold"\nloss = "cross_entropy"',
     ),
+}
+TABLES |= {
+    model: ('target = "price"\ndrop = ["sold"]', f'use = "{model}"', '[loss]\ntype = "mse"')
+    for model in ("dlrm", "linear", "tabm", "tabular_resnet")
 }
 MISSING = ["", "NA"]
 
@@ -407,6 +461,7 @@ def main() -> None:
         folder = Path(name)
         cases(folder, findings)
         models(folder, findings)
+        texts(folder, findings)
         configs(folder, findings)
         photos(folder, findings)
         tables(folder, findings)

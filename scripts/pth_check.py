@@ -1,4 +1,5 @@
-"""Loads what `runner export` writes as .pth into torchvision's models: `torch.load(weights_only=True)`, `load_state_dict`, and every number.
+"""Loads what `runner export` writes as .pth of every file of `models/`: `torch.load(weights_only=True)` and every number; of torchvision's models
+`load_state_dict`, too.
 
 Usage: `RUNNER=target/release/runner python scripts/pth_check.py [WORD]` for the models with WORD in their name. Needs torch, torchvision,
 safetensors.
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from export_common import ROOT, Findings, model_config, runner
+from export_common import ROOT, Findings, begun_config, model_config, runner
 from safetensors.torch import load_file
 
 WORD = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -28,7 +29,10 @@ def main() -> None:
                 side = 224 if path.stem in architectures.TORCHVISION else 32
                 images = np.zeros((2, 3, side, side), np.float32)
                 options = {"num_classes": 10} if "num_classes" in path.read_text() else {}
-                config = model_config(folder, path, images, options, path.stem in ("unet", "autoencoder"))
+                if path.stem in architectures.MODELS:
+                    config = model_config(folder, path, images, options, path.stem in ("unet", "autoencoder"))
+                else:
+                    config = begun_config(folder, path.stem)
                 runner("export", config, pth)
                 runner("export", pth, plain)
                 read = torch.load(pth, weights_only=True, mmap=True)

@@ -51,7 +51,7 @@ for target in $TARGETS; do
         echo "left out: $target, whose standard library is not installed (rustup target add $target)" >&2
         continue
     fi
-    program=target/$target/dist/runner
+    program=${CARGO_TARGET_DIR:-target}/$target/dist/runner
     case $target in
     *-musl) platform=(--compatibility musllinux_1_2) ;;
     *-linux-*) platform=(--compatibility manylinux2014) ;;

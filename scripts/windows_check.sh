@@ -19,8 +19,9 @@ if [ "$part" = code ]; then
     RUSTFLAGS="-D warnings" CARGO_PROFILE_DEV_DEBUG=0 cargo check --target "$target" --lib --bins
     exit 0
 fi
-export WINEDEBUG=${WINEDEBUG:--all} WINEPREFIX=${WINEPREFIX:-$PWD/target/wine} CARGO_PROFILE_DEV_DEBUG=0
-place=$PWD/target/$target/debug
+builds=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+export WINEDEBUG=${WINEDEBUG:--all} WINEPREFIX=${WINEPREFIX:-$builds/wine} CARGO_PROFILE_DEV_DEBUG=0
+place=$builds/$target/debug
 folder=$(mktemp -d)
 started=
 trap '[ -z "$started" ] || kill -9 "$started"; rm -rf "$folder"' EXIT
@@ -49,7 +50,7 @@ fi
 # With a test, dependencies have the features that they have above, and are not built once more.
 cargo build --bin runner
 cargo build --target "$target" -p runner-ml -p runner-core --bin runner --test architecture
-linux=$PWD/target/debug/runner
+linux=$builds/debug/runner
 for system in linux windows; do
     mkdir "$folder/$system"
     cp -r configs models data "$folder/$system/"
