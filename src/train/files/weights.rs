@@ -6,6 +6,7 @@ use super::state::Extra;
 use super::tensors::{self, Base, Named};
 use super::tied;
 use crate::backend::Backend;
+use crate::bulk::are_finite;
 use crate::checkpoint::{self, Mismatch, Tensor};
 use crate::config::language::sections::{Fitted, Lora};
 use crate::config::load::paths::shown;
@@ -103,11 +104,9 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     let is_taken = |name: &String| matched.names.contains(name) && !head.contains(name);
     for (id, var) in model.iter().filter(|(_, v)| is_taken(&v.name)) {
         let Some(tensor) = tensors.remove(&var.name) else { continue };
-        if tensor.dtype == var.dtype {
-            taken.push((*id, tensor));
-            continue;
-        }
-        let tensor = tensor.cast(var.dtype).map_err(|e| {
+        let same = tensor.dtype == var.dtype;
+        let tensor = if same { Ok(tensor) } else { tensor.cast(var.dtype) };
+        let tensor = tensor.map_err(|e| {
             let e = e.named(narrow.get(&var.name).copied());
             let error = Diagnostic::error(format!("cannot take `{}` of `{}`: {e}", var.name, path.display()));
             let error = match var.dtype {
@@ -116,6 +115,12 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
             };
             at(error, "the file that `weights` names")
         })?;
+        if var.kind == VarKind::Parameter && tensor.dtype == DType::F32 && !are_finite(&tensor.data) {
+            let message = format!("`{}` in `{}` has numbers that are not finite, as NaN", var.name, path.display());
+            let help =
+                "the training that wrote the file had diverged: take an earlier checkpoint of it, or other weights";
+            return Err(at(Diagnostic::error(message).help(help), "nothing can be learnt from it"));
+        }
         taken.push((*id, tensor));
     }
     notes.push(format!("{} of the model's {} tensors are from `{}`", taken.len(), model.len(), path.display()));

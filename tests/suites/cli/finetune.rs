@@ -222,6 +222,25 @@ fn muon_is_the_same_in_any_way() {
     assert!(message.contains("`1.bias` in `adamw.match` fits no parameter"), "{message}");
 }
 
+/// A file of a run that has diverged is named, and not the learning rate of the new one.
+#[test]
+fn weights_that_are_not_finite_are_refused() {
+    let place = begun();
+    place.ok("export start/last.safetensors w.safetensors");
+    let mut tensors = load_tensors(&place.path("w.safetensors")).unwrap().tensors;
+    tensors.get_mut("4.weight").unwrap().data[..4].copy_from_slice(&f32::NAN.to_ne_bytes());
+    let views: Vec<_> = tensors.iter().map(|(name, tensor)| tensor.view(name)).collect();
+    write_weights(&place.path("w.safetensors"), &views).unwrap();
+    for command in ["check c.toml", "train c.toml --out r"] {
+        let error = place.fails(&format!("{command} --set model.weights=w.safetensors"), 2);
+        for part in
+            ["`4.weight` in `w.safetensors` has numbers that are not finite", "take an earlier checkpoint of it"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
 /// Two runs, the second of which begins with the weights of the first, are one run that thaws. The order of samples and
 /// gradient descent remember nothing.
 #[test]
