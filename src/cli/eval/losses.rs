@@ -2,6 +2,11 @@
 
 use crate::graph::op::{CrossEntropy, ElementwiseLoss, LEAST_MEAN, RowLoss, WeightedBinary};
 
+/// The loss of a class whose probability has this logarithm. That of one which is certain is 0, without a sign.
+pub fn of_likelihood(log: f64) -> f64 {
+    0.0 - log
+}
+
 /// The loss of a sample's numbers.
 pub fn mean_loss(loss: ElementwiseLoss, x: &[f32], t: &[f32]) -> f64 {
     let of = |x: f64, t: f64| {
@@ -83,4 +88,15 @@ pub fn mean_pinball(quantiles: &[f64], x: &[f32], t: &[f32]) -> f64 {
         distance.zip(quantiles).map(|(d, q)| if d > 0.0 { q * d } else { (q - 1.0) * d }).sum()
     };
     x.chunks_exact(quantiles.len()).zip(t).map(of_target).sum::<f64>() / x.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_likelihood;
+
+    #[test]
+    fn what_is_certain_has_no_loss() {
+        assert!(of_likelihood(0.0).is_sign_positive());
+        assert_eq!([of_likelihood(-0.5), of_likelihood(f64::NEG_INFINITY)], [0.5, f64::INFINITY]);
+    }
 }

@@ -1,7 +1,7 @@
 //! What a model says of a target of a sample, with what is true of it: as columns of a table, and as JSON.
 
 use super::learnt::Learnt;
-use super::losses::{log_softmax, mean_loss, mean_of_labels, mean_pinball, of_class};
+use super::losses::{log_softmax, mean_loss, mean_of_labels, mean_pinball, of_class, of_likelihood};
 use crate::graph::Shape;
 use crate::graph::op::{ElementwiseLoss, Loss, Task};
 use serde_json::{Map, Value, json};
@@ -42,7 +42,7 @@ impl Learnt<'_> {
             Task::Classification if target.len() == 1 => {
                 let logs = log_softmax(output);
                 let target = class(&target[0], output.len());
-                let loss = self.loss.is_likelihood().then(|| target.map(|class| -logs[class]));
+                let loss = self.loss.is_likelihood().then(|| target.map(|class| of_likelihood(logs[class])));
                 let probabilities = logs.iter().map(|log| log.exp()).collect();
                 (What::Class { target, prediction: largest(output), probabilities }, loss)
             }
