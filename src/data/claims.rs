@@ -53,6 +53,29 @@ impl From<Unread> for anyhow::Error {
 
 type Header<T> = Result<T, Unread>;
 
+/// What a file is that is none of the images that are read.
+fn other(file: &[u8]) -> &'static str {
+    match file {
+        [] => "the file is empty",
+        [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f' | b's', ..] => {
+            "it is an AVIF image, which is not read: convert it to JPEG or PNG"
+        }
+        [_, _, _, _, b'f', b't', b'y', b'p', b'h' | b'm', b'e' | b'i' | b's', ..] => {
+            "it is a HEIC image, which is not read: convert it to JPEG or PNG"
+        }
+        [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => {
+            "it is a TIFF image or a camera's raw one, which is not read: convert it to JPEG or PNG"
+        }
+        [0xff, 0x0a, ..] | [0, 0, 0, 12, b'J', b'X', b'L', b' ', ..] => {
+            "it is a JPEG XL image, which is not read: convert it to JPEG or PNG"
+        }
+        [0, 0, 0, 12, b'j', b'P', b' ', b' ', ..] => {
+            "it is a JPEG 2000 image, which is not read: convert it to JPEG or PNG"
+        }
+        _ => "it is no image: PNG, JPEG, GIF, BMP and WebP files are read",
+    }
+}
+
 impl Claims {
     /// What `file` claims; of the first bytes of a file, if the header is in them.
     ///
@@ -65,7 +88,7 @@ impl Claims {
             [b'G', b'I', b'F', b'8', ..] => gif(file),
             [b'B', b'M', ..] => bmp(file),
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => webp(file),
-            _ => Err(Unread::Wrong("it is no image: PNG, JPEG, GIF, BMP and WebP files are read")),
+            _ => Err(Unread::Wrong(other(file))),
         }
     }
 

@@ -8,10 +8,14 @@ use anyhow::{Result, anyhow, ensure};
 use image::metadata::Orientation;
 use image::{ColorType, DynamicImage, ImageDecoder, ImageError, ImageReader, Limits};
 use runner_jpeg::is_cut_off;
-use std::io::Cursor;
+use std::error::Error;
+use std::io::{self, Cursor, ErrorKind};
 
 /// Most memory for what a header has beside the image, such as a profile of its colours, in bytes.
 const MAX_HEADER: u64 = 32 << 20;
+
+/// What decoders say where a file ends, in small letters.
+const ENDS: [&str; 2] = ["unexpected end of file", "failed to fill whole buffer"];
 
 /// The header of a photo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +73,7 @@ pub fn decode_any(bytes: &[u8]) -> Result<DynamicImage> {
         check_memory(taken, sides)?;
         // The decoder may have what the pixels leave.
         decoder.set_limits(limits(MAX_DECODED - pixels))?;
-        let mut image = DynamicImage::from_decoder(decoder)?;
+        let mut image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
         image.apply_orientation(orientation);
         Ok(image)
     })
@@ -89,11 +93,26 @@ fn opened(bytes: &[u8]) -> Result<(impl ImageDecoder, Orientation)> {
     reader.limits(limits(MAX_HEADER));
     let mut decoder = reader.into_decoder().map_err(|e| match e {
         ImageError::Unsupported(_) => anyhow!("{e}; PNG, JPEG, GIF, BMP and WebP files are read"),
-        other => other.into(),
+        other => damaged(other),
     })?;
     // Cameras store what the sensor saw and say how it was held. Where that cannot be read, the pixels still can.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     Ok((decoder, orientation))
+}
+
+/// Why an image was not decoded. Decoders name the end of a file in words of their own, several times over.
+pub fn damaged(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let error = error.into();
+    let mut causes = error.chain();
+    let is_end = |cause: &(dyn Error + 'static)| {
+        let of_file = cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::UnexpectedEof);
+        let said = cause.to_string().to_ascii_lowercase();
+        of_file || ENDS.iter().any(|end| said.contains(end))
+    };
+    match causes.any(is_end) {
+        true => anyhow!("it is cut off: the file ends before the image in it does"),
+        false => error,
+    }
 }
 
 fn is_colours(decoder: &impl ImageDecoder) -> bool {

@@ -1,6 +1,7 @@
 //! Mask files: images whose values are classes.
 
 use super::claims::{Claims, MAX_DECODED, check_memory};
+use super::decoders::damaged;
 use super::photo::decode;
 use super::transforms::Image;
 use crate::files::contained;
@@ -24,7 +25,7 @@ pub fn read_mask(file: &[u8]) -> Result<Image> {
     if file.starts_with(begin) && file.get(kind) == Some(&palette) {
         let claims = Claims::of(file)?;
         claims.check(file.len() as u64)?;
-        return contained(|| numbers_of_colours(file, claims.sides));
+        return contained(|| numbers_of_colours(file, claims.sides)).map_err(damaged);
     }
     let image = decode(file)?;
     let sides = [image.height() as usize, image.width() as usize];
@@ -130,7 +131,8 @@ mod tests {
         assert!(!message(b"no image").is_empty());
         let whole = with_palette(4, [40, 40], &[7; 1600]);
         for length in [20, 30, 60, whole.len() - 20] {
-            assert!(!message(&whole[..length]).is_empty(), "{length}");
+            let message = message(&whole[..length]);
+            assert!(message.starts_with("it is cut off: the file ends"), "{length}: {message}");
         }
     }
 }

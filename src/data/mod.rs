@@ -71,7 +71,7 @@ pub use footprint::Footprint;
 pub use held::{UnknownClasses, listed};
 pub use hold_out::HoldOut;
 pub use image_file::{changed_sample, image_bytes, image_claims, image_measures, image_sample, photo_sample};
-pub use image_folder::images_below;
+pub use image_folder::{images_below, unread_in_words};
 pub use loader::{Batch, BatchError, Loader, LoaderOptions, Mix, Mixing, Own, Position};
 pub use mask_file::read_mask;
 pub use memory::Memory;

@@ -280,6 +280,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn files_that_are_not_read_are_called_what_they_are() {
+        let message = |file: &[u8]| format!("{:#}", decode(file).unwrap_err());
+        for (file, part) in [
+            (&b""[..], "the file is empty"),
+            (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "it is a HEIC image"),
+            (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic", "it is a HEIC image"),
+            (b"\0\0\0\x20ftypavif\0\0\0\0", "it is an AVIF image"),
+            (b"II*\0\x08\0\0\0", "it is a TIFF image"),
+            (b"MM\0*\0\0\0\x08", "it is a TIFF image"),
+            (b"\xff\x0a\x01\x02", "it is a JPEG XL image"),
+            (b"\0\0\0\x0cjP  \r\n\x87\n", "it is a JPEG 2000 image"),
+            (b"\0\0\0\x18ftypmp42\0\0\0\0", "it is no image"),
+            (b"hello", "it is no image"),
+        ] {
+            assert!(message(file).contains(part), "{part}: {}", message(file));
+        }
+    }
+
+    #[test]
+    fn files_that_end_too_soon_are_called_cut_off() {
+        use image::ImageFormat::{Bmp, Gif, Png, WebP};
+        let shade = |x: u32, y: u32| ((x * 37 + y * 101 + x * y) % 251) as u8;
+        let whole = image::RgbImage::from_fn(64, 48, |x, y| image::Rgb([shade(x, y), shade(y, x), 9]));
+        for format in [Bmp, Gif, Png, WebP] {
+            let mut file = std::io::Cursor::new(Vec::new());
+            whole.write_to(&mut file, format).unwrap();
+            let file = file.into_inner();
+            decode(&file).unwrap();
+            let message = format!("{:#}", decode(&file[..file.len() / 2]).unwrap_err());
+            assert!(message.starts_with("it is cut off: the file ends"), "{format:?}: {message}");
+        }
+    }
+
     /// What is decoded by one or the other is the same image, but for the rounding of the transform, of chroma and of colours.
     #[test]
     fn other_decoders_come_to_nearly_the_same() {

@@ -175,7 +175,9 @@ pub fn evaluated(
     let warned = other.clone().filter(|_| !asked.other_data);
     // Other data, or what stands in for the training's.
     let is_other = samples.note.is_some() || trained_on.is_some() || other.is_some();
-    let mut notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(warned).collect();
+    let no_test = asked.split == SplitName::Test && samples.test_is_val && experiment.validation() == Validation::Own;
+    let no_test = no_test.then(|| "there is no test set: these are the samples that training validates on".to_owned());
+    let mut notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(warned).chain(no_test).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let (name, split) = match asked.split {
         SplitName::Val => ("val", samples.val.clone()),
@@ -226,7 +228,7 @@ pub fn evaluated(
     let chosen = model.chosen().filter(|_| !is_other).map(|(best, on)| {
         let same = match asked.split {
             SplitName::Val => true,
-            SplitName::Test => on == Validation::TestSet,
+            SplitName::Test => samples.test_is_val,
             SplitName::Train => false,
         };
         Chosen { best, on, same }

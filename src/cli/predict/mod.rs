@@ -47,7 +47,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let seen = Seen::by(&model)?;
     let data = &seen.data;
     let table = Rows::of(data, experiment)?;
-    let names::Given { files, problems } = names::files(&args.files, table.is_some(), std::io::stdin())?;
+    let names::Given { files, problems, notes } = names::files(&args.files, table.is_some(), std::io::stdin())?;
+    notes.iter().for_each(|note| say(&format!("note: {note}")));
     if table.as_ref().is_some_and(Rows::are_gone_on_with) && !files.iter().any(|file| is_tensors(file)) {
         return Err(Failure::Usage(
             "the model is a language model: there is nothing to predict\nhelp: `runner generate` goes on with a text"

@@ -1,8 +1,8 @@
 //! Which files `predict` is given: names, folders, patterns, names on standard input.
 
 use crate::api::failure::Failure;
-use crate::data::images_below;
 use crate::data::text::STANDARD_INPUT;
+use crate::data::{images_below, unread_in_words};
 use crate::files::glob;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ pub struct Given {
     pub files: Vec<PathBuf>,
     /// What no file was found for, and why.
     pub problems: Vec<String>,
+    /// What is left out of folders.
+    pub notes: Vec<String>,
 }
 
 /// Whether a word stands for standard input.
@@ -58,9 +60,12 @@ pub fn files(words: &[PathBuf], rows: bool, input: impl Read) -> Result<Given, F
     Ok(given)
 }
 
-/// The names in a text, one a line. Spaces belong to a name, the end of a line, of Windows too, does not.
+/// The names in a text, one a line. Spaces belong to a name, the end of a line, of Windows too, does not. Where there are zero bytes, these end
+/// the names, as those of `find -print0`, and lines do not.
 fn names(text: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
-    let lines = text.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let end = if text.contains(&0) { 0 } else { b'\n' };
+    let lines = text.split(move |b| *b == end);
+    let lines = lines.map(move |line| line.strip_suffix(b"\r").filter(|_| end == b'\n').unwrap_or(line));
     lines.filter(|line| !line.is_empty()).map(path)
 }
 
@@ -83,6 +88,7 @@ impl Given {
                 word.display()
             ))
         } else if word.is_dir() {
+            self.notes.extend(unread_in_words(word).unwrap_or_default());
             let images = images_below(word).map_err(|e| format!("{e:#}"));
             images.and_then(|images| match images.is_empty() {
                 true => Err(format!("the folder `{}` has no images in it", word.display())),
@@ -146,5 +152,8 @@ mod tests {
         let list: Vec<PathBuf> = names(b"\xff.png\n b\n").collect();
         assert_eq!(list[0].as_os_str().as_encoded_bytes(), b"\xff.png");
         assert_eq!(list[1], Path::new(" b"));
+        // As `find -print0` has them.
+        let list: Vec<PathBuf> = names(b"a\nb.png\0c\r\0\n\0").collect();
+        assert_eq!(list, [Path::new("a\nb.png"), Path::new("c\r"), Path::new("\n")]);
     }
 }

@@ -14,8 +14,8 @@ use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, 
 use crate::files;
 use anyhow::{Context, Result, bail, ensure};
 use photos::{ENDINGS, Files, Photos, Targets};
-pub use scan::images_below;
 use scan::{Listing, list, part};
+pub use scan::{images_below, is_image as has_ending, unread_in_words};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use twice::several;
@@ -26,6 +26,9 @@ const TRAIN: &str = "train";
 const VAL: [&str; 3] = ["val", "valid", "validation"];
 /// The folder of the samples that are tested on.
 const TEST: &str = "test";
+
+/// Other names that folders of parts have. They are no classes where all of their photos lie in folders of their own.
+const OTHER_PARTS: [&str; 7] = ["training", "val", "valid", "validation", "dev", "test", "testing"];
 
 /// The options of the source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -138,6 +141,9 @@ impl ImageFolderOptions {
             self.require_images(&all, root)?;
             self.require_known(&all)?;
             require_named(&all)?;
+            if self.classes.is_none() {
+                require_no_parts(&all)?;
+            }
             self.note_alike(&mut all);
             let none = Listing { classes: all.classes.clone(), ..Listing::default() };
             return Ok(Parts { train: all, val: none, test: None });
@@ -234,6 +240,27 @@ fn require_part(root: &Path, train: &Listing) -> Result<()> {
          not looked at; if it is a class, give it another name, else move the folders of classes into it",
         train.folder.display(),
         listed(&beside)
+    );
+    Ok(())
+}
+
+/// Refuses folders of parts, with a folder for each class in them, where the one that is trained on is not called `train`: they would be
+/// taken for the classes.
+fn require_no_parts(all: &Listing) -> Result<()> {
+    let is_part = |class: &str| OTHER_PARTS.iter().any(|part| class.eq_ignore_ascii_case(part));
+    let has_folders = |class: usize| {
+        let of = all.images.iter().zip(&all.labels).filter(|(_, label)| **label as usize == class);
+        of.map(|(path, _)| path).all(|path| path.components().count() > 2)
+    };
+    let parts = all.classes.iter().enumerate().filter(|(class, name)| is_part(name) && has_folders(*class));
+    let parts: Vec<String> = parts.map(|(_, name)| name.clone()).collect();
+    ensure!(
+        parts.is_empty(),
+        "`{0}` has no folder `train`, and has folders of photos in {1}, by the name a part of the photos and no class: call the folder of those \
+         that are trained on `train`, that of those that are validated on `val`; if the folders in `{0}` are the classes, name them with \
+         `classes`",
+        all.folder.display(),
+        listed(&parts)
     );
     Ok(())
 }

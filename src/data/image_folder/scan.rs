@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 
 /// How many names a message shows.
 const SHOWN: usize = 3;
+/// Endings of images of formats that are not read: phones' and browsers', scanners', cameras' raw ones.
+const UNREAD: [&str; 12] = ["heic", "heif", "avif", "jxl", "jp2", "tif", "tiff", "dng", "cr2", "nef", "arw", "psd"];
+/// What a note says of them.
+const UNREAD_WORDS: &str = "images of formats that are not read, which are left out: convert them to JPEG or PNG";
 /// Folders that systems and their programs leave beside those of users: archives made by macOS, network drives, the roots of disks.
 const STRAY: [&str; 6] = ["__MACOSX", "@eaDir", "#recycle", "lost+found", "$RECYCLE.BIN", "System Volume Information"];
 
@@ -50,6 +54,7 @@ struct LeftOut {
     stray: Vec<String>,
     no_class: Vec<String>,
     no_image: Vec<String>,
+    unread: Vec<String>,
     again: Vec<String>,
 }
 
@@ -161,6 +166,25 @@ pub fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(images.iter().map(|image| folder.join(image)).collect())
 }
 
+/// The images in `folder` and in the folders below it that are left out, as their formats are not read; their places in it.
+///
+/// # Errors
+/// A folder cannot be read.
+fn unread_below(folder: &Path) -> Result<Vec<String>> {
+    let mut left_out = LeftOut::default();
+    add_images(folder, folder, &mut Vec::new(), &mut left_out)?;
+    Ok(left_out.unread)
+}
+
+/// The note about such images in `folder`, if there are some.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn unread_in_words(folder: &Path) -> Result<Option<String>> {
+    let unread = unread_below(folder)?;
+    Ok((!unread.is_empty()).then(|| format!("`{}` has {UNREAD_WORDS}: {}", folder.display(), first_of(&unread))))
+}
+
 /// Adds the images in `path` and in the folders below it, in the order of their names: those of a folder, then those of the folders in
 /// it. Each folder is entered once, whatever links lead to it: by its own name if that is below `path`, else by the first link. `root`
 /// itself is never entered by a link.
@@ -218,6 +242,8 @@ impl Walk<'_> {
                 self.links.push_back(path);
             } else if is_image(&path) {
                 self.images.push(path.strip_prefix(self.root).unwrap_or(&path).into());
+            } else if is_unread(&path) {
+                self.left_out.unread.push(shown(&path, self.root));
             } else {
                 self.left_out.no_image.push(shown(&path, self.root));
             }
@@ -267,9 +293,19 @@ pub fn is_folder(path: &Path) -> Result<bool> {
     }
 }
 
-fn is_image(path: &Path) -> bool {
+/// Whether it is an image that is read, by its ending.
+pub fn is_image(path: &Path) -> bool {
+    ends_in(path, &ENDINGS)
+}
+
+/// Whether it is an image of a format that is not read, by its ending.
+fn is_unread(path: &Path) -> bool {
+    ends_in(path, &UNREAD)
+}
+
+fn ends_in(path: &Path, endings: &[&str]) -> bool {
     let ending = path.extension().and_then(OsStr::to_str);
-    ending.is_some_and(|ending| ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)))
+    ending.is_some_and(|ending| endings.iter().any(|known| known.eq_ignore_ascii_case(ending)))
 }
 
 fn shown(path: &Path, root: &Path) -> String {
@@ -277,19 +313,22 @@ fn shown(path: &Path, root: &Path) -> String {
 }
 
 fn notes(folder: &Path, without: &[String], others: &[String], left_out: &LeftOut) -> Vec<String> {
-    let names = |list: &[String]| {
-        let shown: Vec<String> = list.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-        let more = if list.len() > SHOWN { format!(" and {} more", list.len() - SHOWN) } else { String::new() };
-        format!("{}{more}", shown.join(", "))
-    };
     let kinds = [
         (without, "classes without images"),
         (&left_out.stray, "folders that a system has left, which are left out"),
         (others, "folders that are no classes, which are left out"),
         (&left_out.no_class, "images in no class, which are left out"),
+        (&left_out.unread, UNREAD_WORDS),
         (&left_out.no_image, "files that are no images by their endings, which are left out"),
         (&left_out.again, "links to folders that are there already, which are left out"),
     ];
     let lines = kinds.iter().filter(|(list, _)| !list.is_empty());
-    lines.map(|(list, what)| format!("`{}` has {what}: {}", folder.display(), names(list))).collect()
+    lines.map(|(list, what)| format!("`{}` has {what}: {}", folder.display(), first_of(list))).collect()
+}
+
+/// The first few names.
+fn first_of(list: &[String]) -> String {
+    let shown: Vec<String> = list.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = if list.len() > SHOWN { format!(" and {} more", list.len() - SHOWN) } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }

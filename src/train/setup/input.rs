@@ -239,9 +239,10 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
             ValidationSplit::Count(c) => *c,
         };
         if held == 0 || held >= n {
-            let message = format!("the validation split takes {held} of {n} training samples");
-            let label = "leaves nothing to train or to validate on";
-            return Err(at(experiment, message, "data.validation_split", label));
+            let left = if held == 0 { "validate on" } else { "train on" };
+            let message =
+                format!("the validation split takes {held} of {n} training samples, which leaves none to {left}");
+            return Err(at(experiment, message, "data.validation_split", "take another share, or a number of samples"));
         }
         spec.train = Some(n.saturating_sub(held));
         spec.val = Some(held);
@@ -363,8 +364,10 @@ pub struct Samples {
     pub train: Split,
     /// What is validated on: the split held out, else the source's test set. May be empty.
     pub val: Split,
-    /// The source's test set. May be empty.
+    /// The source's test set; where it has none, what it has to validate on. May be empty.
     pub test: Split,
+    /// `test` is what is validated on: there are no other samples.
+    pub test_is_val: bool,
     /// A note that the user must see: the samples are not what was asked for.
     pub note: Option<String>,
     /// What the user should know of the files. The samples are what was asked for all the same.
@@ -451,6 +454,8 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n, experiment.data_seed(), 1));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
+    let test_is_val = set.test.is_none() && !set.val.is_empty() && split_of(experiment).is_none();
+    let test_is_val = test_is_val && !experiment.data.source.divides_itself();
     // What such a source validates on is no test set.
     let test = match experiment.data.source.divides_itself() {
         true => set.test.unwrap_or_else(|| train.select(&[])),
@@ -460,5 +465,5 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let mut heard = HashSet::new();
     notes.retain(|note| heard.insert(note.clone()));
     let (note, fingerprint) = (set.note, set.fingerprint);
-    Ok(Samples { spec, train, val, test, note, notes, fingerprint, name, cache: None })
+    Ok(Samples { spec, train, val, test, test_is_val, note, notes, fingerprint, name, cache: None })
 }

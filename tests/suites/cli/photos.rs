@@ -259,6 +259,63 @@ fn other_files_in_a_folder_are_noted() {
     );
 }
 
+/// Images that cannot be read are not called something else; they are named wherever a folder is read.
+#[test]
+fn images_of_formats_that_are_not_read_are_noted() {
+    let place = place("", TRANSFORMS);
+    place.write("photos/train/red/a.HEIC", "\0\0\0\x18ftypheic");
+    let note = "images of formats that are not read, which are left out: convert them to JPEG or PNG: ";
+    let stderr = place.ok("train c.toml --out r --set train.epochs=1").err;
+    assert!(stderr.contains(&format!("note: `photos/train` has {note}`red/a.HEIC`")), "{stderr}");
+    assert!(!stderr.contains("no images"), "{stderr}");
+    let done = place.ok("predict r photos/train/red");
+    assert!(done.err.contains(&format!("note: `photos/train/red` has {note}`a.HEIC`")), "{}", done.err);
+    let stderr = place.ok("init photos").err;
+    assert!(stderr.contains(&format!("note: `photos` has {note}`train/red/a.HEIC`")), "{stderr}");
+    let stderr = place.fails("predict r photos/train/red/a.HEIC", 1);
+    assert!(stderr.contains("it is a HEIC image, which is not read: convert it to JPEG or PNG"), "{stderr}");
+}
+
+/// Where there are no others, the samples of `--split test` are those that the checkpoint was chosen on.
+#[test]
+fn without_a_test_set_validation_samples_are_called_so() {
+    let place = place("", TRANSFORMS);
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let done = place.ok("eval r/best.safetensors --split test");
+    for part in [
+        "there is no test set: these are the samples that training validates on",
+        "was chosen by `val_accuracy` on these samples (the validation samples)",
+    ] {
+        assert!(done.err.contains(part), "{}", done.err);
+    }
+    let json = place.ok("eval r/best.safetensors --split test --json").json();
+    assert_eq!((&json["chosen"]["same_samples"], &json["samples"]), (&true.into(), &6.into()), "{json}");
+    // With a test set of its own they are others.
+    photo(&place, "photos/test/red/30.png", 0, 30);
+    photo(&place, "photos/test/blue/31.png", 1, 31);
+    let done = place.ok("eval r/best.safetensors --split test");
+    assert!(done.err.contains("on the validation samples, not on these"), "{}", done.err);
+    assert!(!done.err.contains("no test set"), "{}", done.err);
+}
+
+/// Folders of parts under names that are not looked for are no classes.
+#[test]
+fn folders_of_parts_are_not_taken_for_classes() {
+    let place = place("", TRANSFORMS);
+    fs::rename(place.path("photos/train"), place.path("photos/Training")).unwrap();
+    for command in ["check c.toml", "init photos"] {
+        let error = place.fails(command, 2);
+        let parts =
+            ["has no folder `train`, and has folders of photos in `Training` and `val`", "name them with `classes`"];
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    // Named, they are classes; so they are where photos lie in them.
+    place.ok("check c.toml --set data.classes=['Training','val'] --set data.validation_split=0.2");
+    photo(&place, "flat/test/1.png", 0, 1);
+    photo(&place, "flat/control/2.png", 1, 2);
+    place.ok("check c.toml --set data.root=flat --set data.validation_split=1");
+}
+
 #[test]
 fn photos_without_a_size_are_refused_with_what_to_write() {
     let both = "no transform gives them one";
