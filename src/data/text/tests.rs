@@ -179,6 +179,7 @@ fn what_is_no_text_is_refused_with_its_place() {
     let fitted = TextCodec::of(&set.spec).unwrap().map(Box::new);
     let message = refused(TextOptions { fitted, ..at("f.txt", "ab\nbaü".as_bytes(), 2) });
     assert!(message.contains("f.txt`, line 1 of the text, column 3: the character '\\n' (U+000A)"), "{message}");
+    assert!(message.contains("the text has 2 without one ('\\n' 1×, 'ü' 1×)"), "{message}");
 }
 
 #[test]
