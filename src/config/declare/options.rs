@@ -20,6 +20,7 @@ use schemars::SchemaGenerator;
 
 use super::declaration::{Declaration, Rule};
 use super::part::Part;
+use crate::config::text::spelling::list;
 use crate::config::text::tree::Node;
 
 /// What the options of a table must agree on, beyond what is declared of each.
@@ -60,7 +61,7 @@ impl Part<'_> {
 /// Reads a table of options that is the value of an option, or one of its elements; `what` is the table in messages.
 pub fn table<T: Options + Check>(part: &Part, key: &str, node: &Node, what: &str) -> Option<T> {
     let Some(table) = node.as_table() else {
-        part.wrong_value(key, node, "expected a table");
+        part.wrong_value(key, node, &format!("expected a table of {}", list(T::KEYS.iter().copied(), "and")));
         return None;
     };
     let part = Part { table, span: node.span, what, bad: &[], sink: part.sink };

@@ -281,7 +281,7 @@ impl Rules<'_> {
         let (rate, [usual, most]) = (optimizer.rule.lr(), optimizer.rule.usual_rates());
         if rate > most {
             let word = optimizer.rule.type_name();
-            let message = format!("a learning rate of {rate} is far beyond what `{word}` bears");
+            let message = format!("a learning rate of {} is far beyond what `{word}` bears", short(rate));
             let help = format!("begin with {usual}; `runner lr-find` measures what the model bears");
             let warning = Diagnostic::warning(Lint::LargeLearningRate, message).help(help);
             self.reporter.at_key(warning, "optimizer.lr", &format!("above {most}"));
@@ -301,7 +301,9 @@ impl Rules<'_> {
         let section = ("optimizer.weight_decay".to_owned(), optimizer.rule.lr(), optimizer.rule.weight_decay());
         for (key, lr, decay) in [section].into_iter().chain(own).filter(|(_, lr, decay)| lr * decay >= 1.0) {
             let warning = warning(format!(
-                "`weight_decay` leaves nothing of a parameter: a step takes {lr} · {decay} of it away"
+                "`weight_decay` leaves nothing of a parameter: a step takes {} · {} of it away",
+                short(lr),
+                short(decay)
             ));
             self.reporter.at_key(
                 warning.help("the learning rate times `weight_decay` must be well below 1"),
@@ -468,4 +470,9 @@ impl Rules<'_> {
             self.reporter.at_keys(error, "sweep.min_epochs", "all epochs", "train.epochs", "these");
         }
     }
+}
+
+/// A number in as few digits as it has.
+fn short(number: f64) -> String {
+    if number < 1e6 { number.to_string() } else { format!("{number:e}") }
 }

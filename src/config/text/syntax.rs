@@ -66,6 +66,11 @@ pub fn explain(source: SourceId, offset: usize, text: &str, refused: &[Refused],
             out.push(duplicate(text, range, header, span(range), table, offset));
             continue;
         }
+        if let Some(advice) = text.get(range.start..).and_then(|rest| typographic(rest.chars().next()?)) {
+            let end = range.start + text[range.start..].chars().next().map_or(0, char::len_utf8);
+            out.push(Diagnostic::error("this is not TOML").at(span(&(range.start..end)), advice));
+            continue;
+        }
         let token = token_at(text, range.start);
         let word = &text[token.clone()];
         // What is right in itself is not what was refused.
@@ -97,6 +102,21 @@ pub fn explain(source: SourceId, offset: usize, text: &str, refused: &[Refused],
         });
     }
     out
+}
+
+/// What to write for a character that programs for texts put in the place of one of TOML's.
+fn typographic(c: char) -> Option<String> {
+    let code = u32::from(c);
+    match c {
+        '“' | '”' | '„' | '«' | '»' | '‘' | '’' | '‚' => {
+            Some(format!("`{c}` is a typographic quote: write `\"`"))
+        }
+        '–' | '—' | '−' => Some(format!("`{c}` is a dash (U+{code:04X}): write `-`")),
+        '\u{a0}' | '\u{2000}'..='\u{200b}' | '\u{202f}' | '\u{3000}' | '\u{feff}' => {
+            Some(format!("a space of another kind (U+{code:04X}): write an ordinary one"))
+        }
+        _ => None,
+    }
 }
 
 /// Whether a word was refused in the place of a value: the parser guesses by its first letter what it should be.
@@ -244,6 +264,19 @@ fn innermost(table: &Table, at: usize) -> &Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_of_word_processors() {
+        for (c, part) in [
+            ('“', "`“` is a typographic quote: write `\"`"),
+            ('’', "is a typographic quote"),
+            ('−', "is a dash (U+2212): write `-`"),
+            ('\u{a0}', "a space of another kind (U+00A0): write an ordinary one"),
+        ] {
+            assert!(typographic(c).is_some_and(|advice| advice.contains(part)), "{c:?}");
+        }
+        assert!(['"', '-', ' ', 'ü', '蜂'].iter().all(|c| typographic(*c).is_none()));
+    }
 
     #[test]
     fn spellings_of_other_languages() {

@@ -31,6 +31,7 @@ use crate::config::language::sections::Length;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
 use crate::graph::op::Figure;
 use crate::model::{self, Mode};
+use crate::terminal::thousands;
 use crate::train::files::folder::{Folder, file};
 use crate::train::files::metrics_file::{MetricsFile, step_line};
 use crate::train::files::state::{RunState, save};
@@ -334,7 +335,7 @@ impl Run<'_> {
         let Some(after) = self.experiment.model.thaw_after.map(|after| after as u64) else { return };
         self.session.set_frozen(self.state.epoch < after);
         if self.state.epoch == after && self.state.batch == 0 {
-            let thawed = self.session.programs.thawed as u64;
+            let thawed = thousands(self.session.programs.thawed as u64);
             self.reporter.info(&format!(
                 "epoch {}: the {thawed} parameters that were frozen are trained from here on",
                 after + 1

@@ -137,6 +137,8 @@ mistakes! {
         [("seed = 1", "seed = 99999999999999999999")],
         [("lr = 0.1", "lr = 1e999")],
         [("\"relu\"", "\"relu")],
+        [("\"synthetic\"", "“synthetic”")],
+        [("seed = 1", "seed\u{a0}= 1"), ("lr = 0.1", "lr = −0.1")],
     ];
     unknown_keys: [
         [("kernel_size", "kernal_size")],

@@ -120,6 +120,7 @@ fn samples(train: Split, val: Split) -> Samples {
         spec,
         train,
         test: val.clone(),
+        test_is_val: true,
         val,
         note: None,
         notes: Vec::new(),

@@ -283,6 +283,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 changed(&[("type = \"sgd\"\nlr = 0.1", "type = \"adamw\"\nlr = 0.5\nweight_decay = 0")]),
                 changed(&[("type = \"sgd\"\nlr = 0.1", "type = \"lion\"\nlr = 0.1")]),
                 optimizer("lr = 1000"),
+                optimizer("lr = 1e300"),
             ],
         ),
         (Lint::FrozenWithoutWeights, vec![changed(&[("[model]", "[model]\nfreeze = [\"conv.*\"]")])]),

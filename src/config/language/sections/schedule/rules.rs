@@ -38,7 +38,9 @@ impl Schedule {
         if let Curve::Course(Course::Cosine(cosine)) = &self.curve {
             end = cosine.epochs.map(|epochs| epochs as u64).or(length.in_epochs());
             if self.warmup.warmup_epochs.zip(end).is_some_and(|(warmup, end)| warmup as u64 >= end) {
-                let error = Diagnostic::error("the warm-up leaves no time for the schedule");
+                let error = Diagnostic::error("the warm-up leaves no time for the schedule").help(
+                    "make the warm-up shorter, or the run longer; `--unset schedule.warmup_epochs` leaves it out",
+                );
                 let key = if cosine.epochs.is_some() { "schedule.epochs" } else { length.key() };
                 reporter.at_keys(
                     error,
