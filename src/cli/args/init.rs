@@ -10,10 +10,10 @@ pub struct InitArgs {
     /// A folder of photos, a table (CSV and its relatives, JSON Lines; packed, too), a text, or a folder of texts
     #[arg(required_unless_present = "model", value_hint = ValueHint::AnyPath)]
     pub source: Option<PathBuf>,
-    /// Of a table: the column that is learnt
+    /// Of a table, or of a list of photos: the column that is learnt
     #[arg(long, value_name = "COLUMN")]
     pub target: Option<String>,
-    /// Of a table: the target is one of some classes, also where all of its cells are numbers
+    /// The target is one of some classes, also where all of its cells are numbers
     #[arg(long, requires = "target")]
     pub classes: bool,
     /// The architecture, one of `runner models` [default: one that fits the source]

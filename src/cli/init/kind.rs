@@ -2,6 +2,7 @@
 
 use crate::api::failure::Failure;
 use crate::config::nearest;
+use crate::data::image_list::is_list_of_photos;
 use crate::data::images_below;
 use crate::data::table::{is_table, is_table_name};
 use crate::files::durable::folder_of;
@@ -28,11 +29,11 @@ const TEXTS: [&str; 3] = ["txt", "md", "text"];
 /// Kinds of files that a message names.
 const SHOWN: usize = 4;
 
-/// What is at a path. `target`: a column of it is named, so a text is taken for a table.
+/// What is at a path. `target`: the column of it that is named, so that a text is taken for a table.
 ///
 /// # Errors
 /// Nothing is there, or nothing that a configuration could be written for: what it is instead.
-pub fn look(path: &Path, target: bool) -> Result<Source, Failure> {
+pub fn look(path: &Path, target: Option<&str>) -> Result<Source, Failure> {
     let shown = path.display();
     let Ok(metadata) = fs::metadata(path) else { return Err(Failure::Other(anyhow!(nothing(path)))) };
     if metadata.is_dir() {
@@ -46,8 +47,9 @@ pub fn look(path: &Path, target: bool) -> Result<Source, Failure> {
         (_, "feather" | "arrow") => ("a table in Arrow's own format", "save it as Parquet or CSV".to_owned()),
         (_, "xlsx" | "xls" | "ods") => ("a spreadsheet", "save it as CSV".to_owned()),
         (Some(Kind::Empty), _) => ("empty", "there is nothing to learn from it".to_owned()),
+        (Some(Kind::Text), _) if is_list_of_photos(path, target) => return Ok(Source::Photos),
         (Some(Kind::Text | Kind::Other | Kind::Compressed), _) if is_table(path) => return Ok(Source::Table),
-        (Some(Kind::Text), _) if target && !TEXTS.contains(&ending.as_str()) => return Ok(Source::Table),
+        (Some(Kind::Text), _) if target.is_some() && !TEXTS.contains(&ending.as_str()) => return Ok(Source::Table),
         (Some(Kind::Text), "json") => {
             ("one JSON value", "a table of JSON has an object on each line (`.jsonl`)".to_owned())
         }

@@ -23,6 +23,7 @@ use crate::api::failure::Failure;
 use crate::api::what::{expect_apart, expect_new, expect_no_input, output};
 use crate::config::{self, Experiment};
 use crate::data::DataSpec;
+use crate::data::image_list::is_list;
 use crate::terminal::{one_line, say, visible};
 use crate::train::setup::input;
 use anyhow::Context;
@@ -42,7 +43,7 @@ struct Wanted<'a> {
     source: &'a Path,
     /// How the written file names it.
     written: String,
-    /// Of a table: what is learnt.
+    /// Of a table, or of a list of photos: the column that is learnt.
     target: Option<&'a str>,
     /// Of a table: the target is a class.
     classes: bool,
@@ -63,9 +64,14 @@ struct Made {
 /// Writes a configuration for some data, or for an architecture.
 pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
     let model = args.model.as_deref().map(models::named).transpose()?.map(|(name, _)| name);
-    let source = args.source.as_deref().map(|path| Ok::<_, Failure>((path, look(path, args.target.is_some())?)));
+    let source = args.source.as_deref().map(|path| Ok::<_, Failure>((path, look(path, args.target.as_deref())?)));
     let source = source.transpose()?;
-    if args.target.is_some() && !matches!(source, Some((_, Source::Table))) {
+    let has_columns = source.is_some_and(|(path, kind)| match kind {
+        Source::Table => true,
+        Source::Photos => is_list(path),
+        Source::Text => false,
+    });
+    if args.target.is_some() && !has_columns {
         let shown = args.source.as_deref().map_or_else(|| "a model".to_owned(), |path| format!("`{}`", path.display()));
         return Err(Failure::Usage(format!("`--target` names a column, and {shown} is no table: leave it out")));
     }

@@ -6,9 +6,9 @@ use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
 use crate::data::image_folder::class_counts;
-use crate::data::image_list::{self, Numbers, has_list};
-use crate::data::{self, Source, images_below};
-use crate::terminal::thousands;
+use crate::data::image_list::{self, Columns, Numbers, Parted, is_list, is_list_of_photos, parted};
+use crate::data::{self, Source, images_below, unread_in_words};
+use crate::terminal::{say, thousands};
 use crate::train::setup::input;
 use std::path::Path;
 
@@ -19,6 +19,10 @@ const UNEVEN: usize = 4;
 /// Sides that photos are brought to; the largest that the usual photo has.
 const SIDES: [usize; 6] = [224, 160, 128, 96, 64, 32];
 
+/// Folders of photos that have masks, and folders of those.
+const IMAGES: [&str; 5] = ["images", "image", "imgs", "img", "photos"];
+const MASKS: [&str; 6] = ["masks", "mask", "labels", "annotations", "segmentation", "segmentations"];
+
 /// The sources of photos.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
@@ -26,6 +30,11 @@ enum Of {
     Folders,
     /// A list with the names of photos and their classes.
     List,
+    /// One with several classes for each photo.
+    Labels {
+        /// What stands between them.
+        separator: &'static str,
+    },
     /// One with numbers in the place of classes.
     Numbers,
 }
@@ -49,18 +58,27 @@ impl Of {
         match self {
             Of::Folders => ["image_folder", "root", "cross_entropy"],
             Of::List => ["image_list", "path", "cross_entropy"],
+            Of::Labels { .. } => ["image_list", "path", "bce_with_logits"],
             Of::Numbers => ["image_list", "path", "mse"],
         }
     }
 
-    fn section(self, path: &str, split: bool) -> String {
+    fn section(self, (path, column): (&str, Option<&str>), split: bool) -> String {
         let [source, key, _] = self.words();
         let split = if split { "validation_split = 0.2\n" } else { "" };
-        let kind = if self == Of::Numbers { "label_kind = \"number\"\n" } else { "" };
-        format!("source = \"{source}\"\n{key} = {}\n{kind}{split}", quoted(path))
+        let column = column.map_or(String::new(), |column| format!("label_column = {}\n", quoted(column)));
+        let kind = match self {
+            Of::Folders | Of::List => String::new(),
+            Of::Labels { separator } => {
+                format!("label_kind = \"classes\"\nlabel_separator = {}\n", quoted(separator))
+            }
+            Of::Numbers => "label_kind = \"number\"\n".to_owned(),
+        };
+        format!("source = \"{source}\"\n{key} = {}\n{column}{kind}{split}", quoted(path))
     }
 
-    fn look(self, path: &str) -> Result<Found, Failure> {
+    /// What there is at a path, with the labels in this column, if one is named.
+    fn look(self, path: (&str, Option<&str>)) -> Result<Found, Failure> {
         let [_, _, loss] = self.words();
         let rest = format!(
             "[model]\nuse = \"resnet18\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n"
@@ -103,16 +121,93 @@ impl Of {
 pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     expect(wanted.model, |takes| matches!(takes, Takes::Images { .. }), "photos with a class each")?;
     let path = wanted.source.to_str().unwrap_or_default();
-    if has_list(wanted.source) {
-        let amounts = Of::Numbers.look(path).ok().filter(|found| {
-            found.numbers.is_some_and(|of| are_amounts(of.whole, of.distinct, found.train + found.val))
-        });
-        return Ok(written(wanted, &amounts.map_or_else(|| Of::List.look(path), Ok)?));
+    if is_list(wanted.source) {
+        return Ok(written(wanted, &listed(wanted, path)?));
     }
-    let found = Of::Folders.look(path)?;
+    let found = Of::Folders.look((path, None)).map_err(|error| flat(wanted.source, error))?;
+    if let Some(note) = unread_in_words(wanted.source).map_err(Failure::Other)? {
+        say(&format!("note: {note}"));
+    }
     match &found.classes[..] {
         [only] => Err(one_class(wanted.source, only)),
+        [a, b] if is_one_of(a, &IMAGES) && is_one_of(b, &MASKS) || is_one_of(a, &MASKS) && is_one_of(b, &IMAGES) => {
+            Err(masks_beside(wanted.source, a, b))
+        }
         _ => Ok(written(wanted, &found)),
+    }
+}
+
+/// What a list of photos has.
+fn listed(wanted: &Wanted, path: &str) -> Result<Found, Failure> {
+    let at = (path, wanted.target);
+    let columns = Columns::of(wanted.source);
+    let own = columns.as_ref().filter(|_| wanted.target.is_none());
+    if let Some((columns, masks)) = own.and_then(|columns| Some((columns, columns.masks()?))) {
+        return Err(Failure::Usage(format!(
+            "the labels in `{}` are masks, in its column `{}`, and what the values in masks are called stands nowhere\nhelp: `runner docs \
+             mask_values` says how a configuration for masks is written; if the column has labels, `--target {}` says so",
+            columns.list.display(),
+            named(masks),
+            named(masks)
+        )));
+    }
+    if wanted.classes {
+        return Of::List.look(at);
+    }
+    let amounts = Of::Numbers
+        .look(at)
+        .ok()
+        .filter(|found| found.numbers.is_some_and(|of| are_amounts(of.whole, of.distinct, found.train + found.val)));
+    if let Some(found) = amounts {
+        return Ok(found);
+    }
+    match Of::List.look(at) {
+        Ok(found) => match parted(&found.classes) {
+            Some(Parted { separator, .. }) => Of::Labels { separator }.look(at),
+            None => Ok(found),
+        },
+        // JSON has lists of classes.
+        Err(error) => Of::Labels { separator: "|" }.look(at).map_err(|_| match own {
+            Some(columns) if !columns.has_labels() => Failure::Usage(format!(
+                "`{}` has no column `label` or `class`; its columns are {}\nhelp: `--target COLUMN` names that of the labels",
+                columns.list.display(),
+                columns.names.iter().map(|name| format!("`{}`", named(name))).collect::<Vec<_>>().join(", ")
+            )),
+            _ => error,
+        }),
+    }
+}
+
+fn is_one_of(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// The error about two folders that are no classes: the photos, and their masks.
+fn masks_beside(source: &Path, a: &str, b: &str) -> Failure {
+    let shown = source.display();
+    Failure::Usage(format!(
+        "the folders in `{shown}` are `{}` and `{}`: by their names they have photos and their masks, and are no classes\nhelp: masks are read \
+         by a list, `{shown}/metadata.csv`, with the columns `file_name` and `mask`; `runner docs mask_values` says how a configuration for \
+         masks is written",
+        named(a),
+        named(b)
+    ))
+}
+
+/// The error about a folder in which photos lie side by side: a list of another name may lie there, too.
+fn flat(source: &Path, error: Failure) -> Failure {
+    let lists = std::fs::read_dir(source).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut lists: Vec<_> = lists.filter(|path| path.is_file() && is_list_of_photos(path, None)).collect();
+    lists.sort_unstable();
+    match (lists.first(), error) {
+        (Some(list), Failure::Usage(message)) => {
+            Failure::Usage(format!("{message}\nhelp: a list of them is there: `runner init {}`", list.display()))
+        }
+        (None, Failure::Usage(message)) if message.starts_with("there are no folders") => Failure::Usage(format!(
+            "{message}\nhelp: labels may stand in a list, `{}/metadata.csv`, with the columns `file_name` and `label`",
+            source.display()
+        )),
+        (_, error) => error,
     }
 }
 
@@ -125,7 +220,7 @@ fn one_class(source: &Path, only: &str) -> Failure {
         common = common.ancestors().find(|above| folder.starts_with(above)).unwrap_or(source);
     }
     let between = common.ancestors().take_while(|above| *above != source);
-    let listed = between.filter(|folder| has_list(folder)).last();
+    let listed = between.filter(|folder| is_list(folder)).last();
     let deeper = images.iter().any(|image| image.parent() != Some(common)) && common != source;
     let (shown, only) = (source.display(), named(only));
     let help = match listed.or(deeper.then_some(common)) {
@@ -152,16 +247,23 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     let mut out = Writing::default();
     let source =
         wanted.source.file_name().map_or_else(|| "this folder".to_owned(), |name| named(&name.to_string_lossy()));
+    let labels = match found.of {
+        Of::Labels { separator } => Some(separator),
+        _ => None,
+    };
     let task = match &found.numbers {
         Some(Numbers { width: 1, .. }) => "learns the number of a photo".to_owned(),
         Some(Numbers { width, .. }) => format!("learns the {width} numbers of a photo"),
+        None if labels.is_some() => {
+            format!("finds which of {} classes a photo has, of which it may have several", found.classes.len())
+        }
         None => format!("finds which of {} classes a photo is of", found.classes.len()),
     };
     out.comment(&format!("It {task}, from those in {source}: written by `runner init`."));
     let held = match (found.split, found.of) {
         (false, _) => "",
         (true, Of::Folders) => ", drawn from the same folders",
-        (true, Of::List | Of::Numbers) => ", drawn from the same list",
+        (true, Of::List | Of::Labels { .. } | Of::Numbers) => ", drawn from the same list",
     };
     out.comment(&format!("Found: {train} photos to train on, {val} to validate on{held}."));
     if let Some([least, median, most]) = found.sizes {
@@ -187,13 +289,26 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     out.comment(&format!(
         "`runner predict runs/{} PHOTO.jpg` {} of a photo, once it is trained.",
         run_name(file),
-        if found.numbers.is_some() { "says the number" } else { "names the class" }
+        match (&found.numbers, labels) {
+            (Some(_), _) => "says the number",
+            (None, Some(_)) => "says how probable each class",
+            (None, None) => "names the class",
+        }
     ));
     out.gap().key("seed", "1", "");
     out.section("data");
     let [name, key, loss] = found.of.words();
     out.key("source", &quoted(name), "");
     out.key(key, &quoted(&wanted.written), "from the folder of this file");
+    if let Some(column) = wanted.target {
+        out.key("label_column", &quoted(column), "");
+    }
+    if let Some(separator) = labels {
+        out.key("label_kind", "\"classes\"", "each photo has any number of them");
+        if separator != "|" {
+            out.key("label_separator", &quoted(separator), "what stands between them");
+        }
+    }
     if let Some(Numbers { whole, distinct, .. }) = &found.numbers {
         let what = if *whole { "whole numbers" } else { "numbers" };
         out.key(
@@ -205,7 +320,9 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     if found.split {
         let how = match found.of {
             Of::Folders => "photos that are held out; or move some to `val/CLASS/`, beside `train/CLASS/`",
-            Of::List | Of::Numbers => "photos that are held out; or say in a column `split` which those are",
+            Of::List | Of::Labels { .. } | Of::Numbers => {
+                "photos that are held out; or say in a column `split` which those are"
+            }
         };
         out.key("validation_split", "0.2", how);
     }
@@ -235,8 +352,11 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     if let Some(Numbers { width, .. }) = &found.numbers {
         out.key("with", &format!("{{ num_classes = {width} }}"), "the outputs, one for each number");
     }
-    let remark =
-        if found.numbers.is_some() { "\"huber\" or \"l1\" where some numbers are far from all others" } else { "" };
+    let remark = match (&found.numbers, labels) {
+        (Some(_), _) => "\"huber\" or \"l1\" where some numbers are far from all others",
+        (None, Some(_)) => "yes or no for each class",
+        (None, None) => "",
+    };
     out.section("loss").key("type", &quoted(loss), remark);
     let totals: Vec<usize> = found.counts.iter().map(|[train, _]| *train).collect();
     if let (Some(most), Some(least)) = (totals.iter().max(), totals.iter().min())
@@ -252,7 +372,7 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     out.key("lr", "5e-4", "the first thing to change: `runner lr-find` looks for one").key("weight_decay", "0.05", "");
     out.section("schedule").key("type", "\"cosine\"", "").key("warmup_epochs", "1", "");
     out.section("train").key("epochs", "20", "");
-    let monitor = if found.numbers.is_some() { "val_loss" } else { "val_accuracy" };
+    let monitor = if found.numbers.is_some() || labels.is_some() { "val_loss" } else { "val_accuracy" };
     out.section("checkpoint").key("monitor", &quoted(monitor), "which epoch is the best");
     let what = format!("it {task}, with {train} photos to train on");
     Made { text: out.text(), what }

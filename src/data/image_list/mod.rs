@@ -2,10 +2,12 @@
 //! are their labels, are read when a batch asks for them.
 
 mod labels;
+mod look;
 mod numbers;
 mod table;
 
-pub use numbers::{Numbers, numbers};
+pub use look::{Columns, is_list_of_photos};
+pub use numbers::{Numbers, Parted, numbers, parted};
 
 use super::classes::alike;
 use super::field::{INPUTS, Role, TARGETS};
@@ -234,7 +236,9 @@ impl ImageListOptions {
             // What is in the files is not looked at yet.
             Kind::Mask { .. } => (self.classes.clone().context("masks tell no names of classes")?, Vec::new()),
         };
+        let own = self.kind == Kind::Class && self.classes.is_none();
         let mut notes: Vec<String> = alike(&self.path, &names).filter(|_| self.classes.is_none()).into_iter().collect();
+        notes.extend(numbers::other_than_classes(&self.path, &names).filter(|_| own));
         for (at, part) in parts.iter_mut().enumerate() {
             let list = found[at].as_ref().or(found[0].as_ref());
             part.targets = std::mem::take(&mut part.labels).targets(&self.kind, &classes, names.len())?;
@@ -282,9 +286,9 @@ impl ImageListOptions {
     }
 }
 
-/// Whether a folder has a list of its photos in it, or in its folders for each part.
-pub fn has_list(folder: &Path) -> bool {
-    folder.is_dir() && lists_in(folder).is_ok()
+/// Whether photos are named by a list: `path` is one, or a folder that has one in it, or in its folders for each part.
+pub fn is_list(path: &Path) -> bool {
+    lists_in(path).is_ok()
 }
 
 /// The list that `path` is; or of a folder, the one in it, or those in its folders for each part.

@@ -125,7 +125,9 @@ pub fn no_text(path: &Path, bytes: &[u8], lines: usize, cells: bool) -> anyhow::
     let at = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
     let (line, byte) = (line_of(at), bytes.get(at).copied().unwrap_or_default());
     let otherwise = match cells {
-        true => ", or say what it is with `encoding`, which `source = \"csv\"` has",
+        true => {
+            ", for example with `iconv -f WINDOWS-1252 -t UTF-8`; a table of `source = \"csv\"` may say what it is with `encoding`"
+        }
         false => ", for example with `iconv -t UTF-8`",
     };
     anyhow!("`{place}`, line {line}: the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8{otherwise}")

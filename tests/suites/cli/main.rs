@@ -43,6 +43,7 @@ mod imported;
 mod imported_configs;
 mod imported_gradients;
 mod init;
+mod init_lists;
 mod init_models;
 mod init_series;
 #[cfg(target_os = "linux")]
