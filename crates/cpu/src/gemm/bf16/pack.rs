@@ -158,6 +158,8 @@ impl Pairs {
             use avx512::{pair, places, round};
             return Pairs { round: round::<ALTERNATE>, pair: pair::<ALTERNATE>, places: places::<ALTERNATE> };
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = level;
         use plain::{pair, places, round};
         Pairs { round: round::<ALTERNATE>, pair: pair::<ALTERNATE>, places: places::<ALTERNATE> }
     }
