@@ -166,9 +166,10 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
     let mut session = Session::new(programs, &backend, runner::model::task(experiment), experiment.seed).unwrap();
     let last = run.join(file::LAST);
     let (mut folder, state) = match last.exists() {
-        true => {
-            (Folder::existing(Some(run), &experiment.name)?, restore(&mut session, &checkpoint::verify(&last)?, &last)?)
-        }
+        true => (
+            Folder::existing(Some(run), &experiment.name)?,
+            restore(&mut session, &checkpoint::verify(&last)?, &last, None)?,
+        ),
         false => (Folder::new(Some(run), &experiment.name, Replaces::Nothing)?, RunState::default()),
     };
     if !last.exists() {

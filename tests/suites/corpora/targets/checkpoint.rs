@@ -79,7 +79,7 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
     let layout = programs.plan.slot.clone();
     let task = runner::model::task(experiment);
     let mut session = Session::new(programs, &backend, task, experiment.seed).expect("memory");
-    let Ok(state) = restore(&mut session, &checkpoint.meta, path) else { return };
+    let Ok(state) = restore(&mut session, &checkpoint.meta, path, None) else { return };
     // What was put in comes out again.
     for saved in session.save(|v| checkpoint.tensors.contains_key(&v.name)).expect("a device") {
         let tensor = &checkpoint.tensors[&saved.name];
