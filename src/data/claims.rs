@@ -56,7 +56,7 @@ type Header<T> = Result<T, Unread>;
 /// What a file is that is none of the images that are read.
 fn other(file: &[u8]) -> &'static str {
     match file {
-        [] => "the file is empty",
+        [] => "it is empty",
         [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f' | b's', ..] => {
             "it is an AVIF image, which is not read: convert it to JPEG or PNG"
         }

@@ -284,7 +284,7 @@ mod tests {
     fn files_that_are_not_read_are_called_what_they_are() {
         let message = |file: &[u8]| format!("{:#}", decode(file).unwrap_err());
         for (file, part) in [
-            (&b""[..], "the file is empty"),
+            (&b""[..], "it is empty"),
             (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "it is a HEIC image"),
             (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic", "it is a HEIC image"),
             (b"\0\0\0\x20ftypavif\0\0\0\0", "it is an AVIF image"),

@@ -18,7 +18,7 @@ fn refusals_say_why() {
         ("POST", "/predict", "", &b"x"[..], 415, "there is no `Content-Type`, and the model takes an image"),
         ("POST", "/predict", "Content-Type: text/plain\r\n", b"x", 415, "the model takes an image"),
         ("POST", "/predict", "Content-Type: text/csv\r\n", b"a,b\n1,2\n", 415, "the model takes an image"),
-        ("POST", "/predict", image, b"", 400, "it is no image"),
+        ("POST", "/predict", image, b"", 400, "cannot read the image: it is empty"),
         ("POST", "/predict", image, b"GIF89a", 400, "cut off"),
         ("POST", "/predict", image, &png[..40], 400, "cannot read the image"),
         ("POST", "/predict", image, &png[..png.len() / 2], 400, "cannot read the image"),
