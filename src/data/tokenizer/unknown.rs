@@ -1,6 +1,7 @@
 //! Characters that have no token, as an error says them.
 
 use anyhow::{Error, anyhow};
+use std::collections::HashMap;
 
 /// How many different characters an error names.
 const NAMED: usize = 5;
@@ -15,8 +16,11 @@ pub(super) fn no_token(text: &str, at: usize, has_token: impl Fn(char) -> bool, 
     };
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     let mut counts: Vec<(char, usize)> = Vec::new();
+    // A text in another script has thousands.
+    let mut places: HashMap<char, usize> = HashMap::new();
     for c in text[at..].chars().filter(|c| !has_token(*c)) {
-        match counts.iter_mut().find(|(known, _)| *known == c) {
+        let place = *places.entry(c).or_insert(counts.len());
+        match counts.get_mut(place) {
             Some((_, count)) => *count += 1,
             None => counts.push((c, 1)),
         }
