@@ -29,7 +29,7 @@ pub struct Meaning<'a> {
     pub guard_formulas: bool,
     /// The column that names the rows of tables, if there is one.
     pub id: Option<String>,
-    /// What the outputs of heads mean, which stand behind those of the target: of each its name and how many numbers they are.
+    /// What the outputs of heads mean, which stand after those of the target: of each its name and how many numbers they are.
     pub heads: Vec<(String, usize, Meaning<'a>)>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Meaning<'a> {
                         known && largest.is_finite()
                     };
                     match sentence {
-                        // What lies behind its words is not looked at.
+                        // What lies after its words is not looked at.
                         Some(sentence) => sentence.at.iter().flatten().copied().all(is_usable),
                         None => (0..positions.len()).all(is_usable),
                     }

@@ -51,7 +51,7 @@ impl Ensemble {
         1 + self.others.len()
     }
 
-    /// What they put out for samples together, as [`Predictor::raw_with_heads`] has it. `rows` has the samples as all of them take them or, one behind the
+    /// What they put out for samples together, as [`Predictor::raw_with_heads`] has it. `rows` has the samples as all of them take them or, one after the
     /// other, as each of them does.
     ///
     /// # Errors

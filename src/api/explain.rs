@@ -15,7 +15,7 @@ const NUMBER: usize = size_of::<f32>();
 
 /// Rows of a table as the model takes them, with what is to be learnt of them.
 pub struct Rows {
-    /// Of each field that the model takes, the bytes of one row behind the other.
+    /// Of each field that the model takes, the bytes of one row after the other.
     fields: Vec<Vec<u8>>,
     /// Which of them has the numbers of columns.
     numbers: usize,

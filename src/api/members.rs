@@ -153,7 +153,7 @@ pub fn together(task: Task, outputs: &[&[f32]]) -> Vec<f32> {
     }
 }
 
-/// The same of models with heads: `parts` are what stands one behind the other in an output, each with how many numbers it is.
+/// The same of models with heads: `parts` are what stands one after the other in an output, each with how many numbers it is.
 pub fn together_in_parts(parts: &[(Task, usize)], outputs: &[&[f32]]) -> Vec<f32> {
     let mut first = 0;
     let mean = |(task, numbers): &(Task, usize)| {

@@ -107,7 +107,7 @@ struct Worker {
     bytes: Vec<u8>,
     /// As PyTorch has them.
     outputs: Vec<f32>,
-    /// Of each sample with those of heads behind them; empty if there are no heads.
+    /// Of each sample with those of heads after them; empty if there are no heads.
     wide: Vec<f32>,
     /// Those of a head.
     of_head: Vec<f32>,
@@ -213,7 +213,7 @@ impl Predictor {
         self.outputs + self.seen.heads.iter().map(HeadSeen::outputs).sum::<usize>()
     }
 
-    /// What stands one behind the other in an answer with heads, each with how many numbers it is.
+    /// What stands one after the other in an answer with heads, each with how many numbers it is.
     pub fn parts(&self) -> Vec<(Task, usize)> {
         let of_heads = self.seen.heads.iter().map(|head| (head.task, head.outputs()));
         std::iter::once((self.task, self.outputs)).chain(of_heads).collect()
@@ -238,7 +238,7 @@ impl Predictor {
         })
     }
 
-    /// The same with what the model says of its heads, in their order, behind that: [`Predictor::width`] numbers for each sample.
+    /// The same with what the model says of its heads, in their order, after that: [`Predictor::width`] numbers for each sample.
     ///
     /// # Errors
     /// As [`Predictor::predict`].

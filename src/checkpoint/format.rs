@@ -318,7 +318,7 @@ fn read_header(file: &mut impl Read, size: u64) -> Result<Vec<u8>, Reason> {
     Ok(bytes)
 }
 
-/// The bytes of tensors that a file of `size` bytes has behind its header: as many as that says.
+/// The bytes of tensors that a file of `size` bytes has after its header: as many as that says.
 fn accounted(header: &[u8], metadata: &Metadata, size: u64) -> Result<u64, Reason> {
     let (described, held) = (metadata.data_len() as u64, size.saturating_sub(header.len() as u64));
     if described == held {

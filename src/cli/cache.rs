@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// From so many bytes on, the memory for decoding is shown.
 const MUCH: usize = 256 << 20;
 
-/// Lines behind the table of memory; none without photos.
+/// Lines after the table of memory; none without photos.
 pub fn as_text(experiment: &Experiment, photos: &PhotoPlan) -> String {
     let loading = &experiment.data.loading;
     let mut out = String::new();

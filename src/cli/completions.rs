@@ -40,7 +40,7 @@ pub(super) fn script(shell: Shell) -> String {
             let mut functions = LAUNCHED_IN_ZSH.to_owned();
             for (name, words) in both {
                 text = text.replace(&format!("({name})"), &format!("_{name}"));
-                // Behind `=` a value follows, and no space.
+                // After `=` a value follows, and no space.
                 let (open, whole): (Vec<&str>, Vec<&str>) =
                     words.iter().map(String::as_str).partition(|word| word.ends_with('='));
                 functions += &format!(
@@ -65,7 +65,7 @@ pub(super) fn script(shell: Shell) -> String {
     }
 }
 
-/// What stands behind `launch` and its options is a command line of its own.
+/// What stands after `launch` and its options is a command line of its own.
 const LAUNCHED_IN_ZSH: &str = r#"_runner_launched() {
     if ((CURRENT == 1)); then
         compadd train

@@ -121,7 +121,7 @@ pub(super) fn heading(name: &str) -> &'static str {
     built_in(name).map_or("", |(_, text)| title(text))
 }
 
-/// What a model's file says of itself first, without the paper and what comes behind.
+/// What a model's file says of itself first, without the paper and what comes after.
 fn title(text: &str) -> &str {
     let line = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or_default();
     line.split(" (").next().unwrap_or(line).trim_end_matches('.')

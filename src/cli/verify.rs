@@ -67,7 +67,7 @@ fn runs_of(path: &Path) -> Result<Vec<Run>, Failure> {
     Ok(folders.into_iter().enumerate().map(run).chain(alike).collect())
 }
 
-/// The outcome for a training of the folder `of` that is not there. They are trained in their order: those behind the last one may be still to come.
+/// The outcome for a training of the folder `of` that is not there. They are trained in their order: those after the last one may be still to come.
 fn missing(of: &Path, folder: &Path, may_come: bool) -> Verified {
     let mut said = Verified::default();
     if may_come {
@@ -97,7 +97,7 @@ fn as_json(folder: &Path, Verified { files, disagreements, notes }: &Verified) -
     json!({ "run": folder, "agrees": wrong.is_empty(), "files": files, "disagreements": wrong, "notes": notes })
 }
 
-/// A run's lines; `several`: those of others stand before or behind them.
+/// A run's lines; `several`: those of others stand before or after them.
 fn as_text(folder: &Path, Verified { files, disagreements, notes }: &Verified, several: bool) -> String {
     let mut text = String::new();
     for (path, what) in files {

@@ -163,7 +163,7 @@ impl Experiment {
         micro_batches.div_ceil(self.shards() as u64)
     }
 
-    /// Whether the update is a program of its own, behind those of its micro-batches.
+    /// Whether the update is a program of its own, after those of its micro-batches.
     pub fn updates_apart(&self) -> bool {
         self.train.accumulate > 1 || self.distributed.shards.is_some()
     }

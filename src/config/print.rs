@@ -21,7 +21,7 @@ pub fn to_toml(loaded: &Loaded) -> String {
     Printer { loaded, origins: false, out: String::new() }.print()
 }
 
-/// The same with the place of every value in a comment behind it: `# file:line`, `# --set KEY=VALUE` or
+/// The same with the place of every value in a comment after it: `# file:line`, `# --set KEY=VALUE` or
 /// `# default`.
 pub fn print_with_origins(loaded: &Loaded) -> String {
     Printer { loaded, origins: true, out: String::new() }.print()

@@ -36,7 +36,7 @@ pub struct Claims {
 /// Why a header was not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unread {
-    /// It goes on behind the bytes that are there.
+    /// It goes on after the bytes that are there.
     CutOff,
     /// It is that of no image that is read, or a wrong one: what is wrong.
     Wrong(&'static str),
@@ -297,7 +297,7 @@ fn stream_sides((name, content): Chunk) -> Header<Option<[u64; 2]>> {
 /// All chunks are looked at: the decoder takes memory for the length that one claims.
 fn webp(file: &[u8]) -> Header<Claims> {
     const SIDES: &str = "it is a WebP file whose parts are not as large as its header says";
-    // Bytes behind the end in the header are not looked at; the decoder goes some bytes further than that.
+    // Bytes after the end in the header are not looked at; the decoder goes some bytes further than that.
     let declared_size = u32::from_le_bytes(bytes(file, 4)?) as usize;
     let (first, mut rest) = chunk(&file[RIFF..file.len().min(declared_size.saturating_add(BEHIND)).max(RIFF)])?;
     let (mut sides, mut animated, mut transparent) = ([0; 2], false, false);

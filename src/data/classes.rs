@@ -56,7 +56,7 @@ const TRUTHS: [(&str, [&str; 3]); 2] = [("true", ["true", "True", "TRUE"]), ("fa
 pub fn place(values: &[String], text: &str) -> Option<usize> {
     let own = |text: &str| values.binary_search_by(|value| value.as_str().cmp(text)).ok();
     own(text).or_else(|| spellings(text).iter().find_map(|other| own(other))).or_else(|| {
-        // A number with more zeros behind the point stands where one with some more would.
+        // A number with more zeros after the point stands where one with some more would.
         let value = plain(text)?;
         let begin = format!("{value}.0");
         let at = values.partition_point(|other| *other < begin);

@@ -39,7 +39,7 @@ pub fn sides(bytes: &[u8]) -> Result<[usize; 2]> {
     })
 }
 
-/// Reads the header of a photo from the first bytes of its file, which has `size` bytes; `None`: it is none, or its header goes on behind them.
+/// Reads the header of a photo from the first bytes of its file, which has `size` bytes; `None`: it is none, or its header goes on after them.
 pub fn measure(bytes: &[u8], size: u64) -> Option<Measured> {
     let claims = Claims::of(bytes).ok()?;
     let size = size.max(bytes.len() as u64);

@@ -46,9 +46,9 @@ pub enum FieldKind {
     Labels(Classes),
     /// The number of a token at every position.
     Tokens(Classes),
-    /// How many of the positions of length number 0 a sample has: what stands behind is there to fill the batch.
+    /// How many of the positions of length number 0 a sample has: what stands after is there to fill the batch.
     Length,
-    /// How many of the positions of length number 0 belong to the first of two texts: behind them is the second.
+    /// How many of the positions of length number 0 belong to the first of two texts: after them is the second.
     PairStart,
     /// Real numbers.
     Number,

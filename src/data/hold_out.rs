@@ -52,7 +52,7 @@ impl Split {
         Ok((self.select(train), self.select(val)))
     }
 
-    /// Brings samples to the front of `order` so that the first `held` are the same part of each class, the others behind them.
+    /// Brings samples to the front of `order` so that the first `held` are the same part of each class, the others after them.
     /// Within a class the order stays. What is left by rounding goes to the classes that rounding took most from.
     fn take_turns(&self, order: &mut [u32], held: usize) {
         // Without labels there is one class of all, and no need of memory for lists of it.

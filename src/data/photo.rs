@@ -87,7 +87,7 @@ pub(super) fn with_photo<T>(
     result
 }
 
-/// Reads the header of a photo from the first bytes of its file, which has `size` bytes; `None`: it is none, or its header goes on behind them.
+/// Reads the header of a photo from the first bytes of its file, which has `size` bytes; `None`: it is none, or its header goes on after them.
 pub(super) fn measure(bytes: &[u8], size: u64) -> Option<Measured> {
     if let Some((jpeg, Orientation::NoTransforms)) = common(bytes) {
         return Some(Measured { sides: [jpeg.height(), jpeg.width()], decoding: jpeg.decoding_bytes() });

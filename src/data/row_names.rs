@@ -31,7 +31,7 @@ pub enum RowNames {
     Lines(Lines),
 }
 
-/// Texts, one behind the other.
+/// Texts, one after the other.
 #[derive(Debug, Clone, Default)]
 pub struct Texts {
     all: String,
@@ -46,7 +46,7 @@ impl Texts {
         self.ends.push(self.all.len());
     }
 
-    /// Takes those behind its own.
+    /// Takes those after its own.
     pub fn join(&mut self, next: &Texts) {
         let before = self.all.len();
         self.all.push_str(&next.all);

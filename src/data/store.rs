@@ -298,7 +298,7 @@ impl<'a> Rows<'a> {
         self.slot[column.offset + self.row * column.bytes..][..column.bytes].copy_from_slice(&bytes[..column.bytes]);
     }
 
-    /// Gives a field the pieces of its bytes that `each` hands on, one behind the other. No transforms change it. A field without a place in the batch is left out.
+    /// Gives a field the pieces of its bytes that `each` hands on, one after the other. No transforms change it. A field without a place in the batch is left out.
     ///
     /// # Panics
     /// If they are more or fewer bytes than the field has.

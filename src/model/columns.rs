@@ -127,7 +127,7 @@ impl Builder<'_> {
         self.guess(meant.into())
     }
 
-    /// What `vectors` makes of the numbers `[N, columns]` of some columns, `[N, columns · d]`, and behind it what else is in a sample.
+    /// What `vectors` makes of the numbers `[N, columns]` of some columns, `[N, columns · d]`, and after it what else is in a sample.
     pub(super) fn with_the_rest(
         &mut self,
         x: ValueId,
@@ -149,7 +149,7 @@ impl Builder<'_> {
         y
     }
 
-    /// Ranges of the second axis, one behind the other.
+    /// Ranges of the second axis, one after the other.
     fn cut(&mut self, x: ValueId, ranges: &[Range<usize>]) -> ValueId {
         let whole = self.graph.shape(x).last();
         let slice = |range: &Range<usize>| match *range == (0..whole) {

@@ -273,7 +273,7 @@ impl Builder<'_> {
         self.constant(name, shape, Fill::Sinusoids { width: e })
     }
 
-    /// One vector for each sequence `[N, L, E]`: what stands behind a sequence to fill the batch does not count.
+    /// One vector for each sequence `[N, L, E]`: what stands after a sequence to fill the batch does not count.
     pub(super) fn sequence_pool(&mut self, node: &LayerNode, mode: PoolMode, x: Tensor) -> ValueId {
         let x = self.in_pytorch_order(x);
         let Some([n, length, e]) = self.sequence_shape(node, x) else {
@@ -286,7 +286,7 @@ impl Builder<'_> {
             (PoolMode::First, _) => first(self, 0),
             (PoolMode::Last, None) => first(self, length - 1),
             (PoolMode::Last, Some(lengths)) => {
-                // 1 at the positions of a text, less 1 at those that have another one behind them.
+                // 1 at the positions of a text, less 1 at those that have another one after them.
                 let [own, others] = [0.0, -1.0].map(|less| self.inside(lengths, [n, length], less));
                 let others = self.times(others, -1.0);
                 let last = self.plain(ADD, &[own, others]);
@@ -311,7 +311,7 @@ impl Builder<'_> {
             (PoolMode::Max, lengths) => {
                 let mut value = x.value;
                 if let Some(lengths) = lengths {
-                    // 0 at the positions of a text, and behind it less than any number.
+                    // 0 at the positions of a text, and after it less than any number.
                     let inside = self.inside(lengths, [n, length], 0.0);
                     let ones = self.plain(NewFull { shape: Shape::from([1, 1]), value: -1.0 }, &[inside]);
                     let behind = self.plain(ADD, &[inside, ones]);
@@ -383,14 +383,14 @@ impl Builder<'_> {
         self.times(less, -1.0)
     }
 
-    /// 1 for each position of a sample, and 0 behind it, `[N, L]`; as if samples were so much longer.
+    /// 1 for each position of a sample, and 0 after it, `[N, L]`; as if samples were so much longer.
     pub(super) fn inside(&mut self, lengths: ValueId, [n, length]: [usize; 2], longer: f32) -> ValueId {
         let mut ends = self.by_length(lengths, [n, length], Counting::Up);
         if longer != 0.0 {
             let more = self.plain(NewFull { shape: Shape::from([1, 1]), value: longer }, &[ends]);
             ends = self.plain(ADD, &[ends, more]);
         }
-        // Whole numbers: what is left of a length at a position is 1 or more within it, and 0 or less behind it.
+        // Whole numbers: what is left of a length at a position is 1 or more within it, and 0 or less after it.
         let down = Fill::Counting(Counting::Down);
         let positions = self.constant(format!("positions[{length}]"), Shape::from([1, length]), down);
         let left = self.plain(ADD, &[positions, ends]);

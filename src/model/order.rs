@@ -1,6 +1,6 @@
 //! How the elements of values lie: inside, the dimensions may stand in another order than PyTorch's.
 //!
-//! A layer that only gives dimensions another order moves nothing. What comes behind it either reads the elements where they are,
+//! A layer that only gives dimensions another order moves nothing. What comes after it either reads the elements where they are,
 //! or asks for the usual order.
 
 use super::{Builder, Tensor};

@@ -57,7 +57,7 @@ impl Builder<'_> {
             let same_order = c == 1 || h * w == 1;
             return (y, if same_order { Order::Usual } else { Order::FlatImage([h, w, c]) });
         }
-        // Dimensions that lie one behind the other stay where they are.
+        // Dimensions that lie one after the other stay where they are.
         let axes = self.axes(x);
         let at = axes.iter().position(|dim| *dim == start).expect("the dimension is there");
         let (x, at) = match axes.get(at..=at + end - start) {

@@ -103,7 +103,7 @@ impl Builder<'_> {
         self.with_the_rest(x.value, &bins.columns, d, |from, numbers| from.embedded(node, numbers, &bins, d))
     }
 
-    /// Vectors of `d` numbers for the columns `x [N, columns]`, one behind the other.
+    /// Vectors of `d` numbers for the columns `x [N, columns]`, one after the other.
     fn embedded(&mut self, node: &LayerNode, x: ValueId, bins: &Bins, d: usize) -> ValueId {
         let (n, columns, most) = (self.batch, bins.edges.len(), bins.most());
         let encoded = self.encoded(x, bins);

@@ -1,4 +1,4 @@
-//! What is before the first layer and behind the last: samples as they are given, probabilities, and what the file says of both.
+//! What is before the first layer and after the last: samples as they are given, probabilities, and what the file says of both.
 
 use super::graph::{int, value_info};
 use super::images::{self, Image};

@@ -81,7 +81,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// `wanted`, or with a number behind it if there is something of that name.
+    /// `wanted`, or with a number after it if there is something of that name.
     pub fn fresh(&mut self, wanted: &str) -> String {
         let numbered = (1..).map(|i| format!("{wanted}_{i}"));
         let free = std::iter::once(wanted.to_owned()).chain(numbered).find(|name| !self.names.contains(name));
@@ -252,7 +252,7 @@ impl Graph {
         self.op("Gather", &[x, &at], [int("axis", axis)])
     }
 
-    /// Values one behind the other in an axis.
+    /// Values one after the other in an axis.
     pub fn joined(&mut self, parts: &[String], axis: i64) -> String {
         match parts {
             [one] => one.clone(),

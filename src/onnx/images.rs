@@ -224,7 +224,7 @@ fn cropped(g: &mut Graph, x: &str, size: [usize; 2]) -> String {
     let sides = g.op("Slice", &[&shape, &from, &to], []);
     let size = g.list(&size.map(|n| n as i64));
     let (none, two) = (g.index(0), g.index(2));
-    // The border: half of what is missing before, rounded down; the rest behind.
+    // The border: half of what is missing before, rounded down; the rest after.
     let missing = g.op("Sub", &[&size, &sides], []);
     let missing = g.op("Max", &[&missing, &none], []);
     let before = g.op("Div", &[&missing, &two], []);

@@ -73,7 +73,7 @@ impl At {
         Some(At { epoch: number("epoch")?, step: if within(line) { number("step") } else { None } })
     }
 
-    /// Behind a figure in a table.
+    /// After a figure in a table.
     pub fn short(self) -> String {
         match self.step {
             Some(step) => format!("@step {step}"),
@@ -246,7 +246,7 @@ impl Run {
     }
 
     fn best_of(&self, meta: Option<&Meta>) -> Option<Best> {
-        // A run that has gone on with another figure, or from a checkpoint before its best, has chosen anew: its best, and those behind it.
+        // A run that has gone on with another figure, or from a checkpoint before its best, has chosen anew: its best, and those after it.
         let known = meta.and_then(|meta| meta.best.as_ref());
         let from = meta.and_then(Extra::of).map_or(0, |extra| extra.best_from);
         let of_lines = self.monitor().and_then(|monitor| {

@@ -290,18 +290,18 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
     Some(lines)
 }
 
-/// Whether no line of the metrics came behind the newest checkpoint.
+/// Whether no line of the metrics came after the newest checkpoint.
 fn is_settled(folder: &Path, last: &Sound) -> bool {
     !is_at_work(folder) && !was_killed(folder) && !ends_within(last) && !broke_off(folder, last)
 }
 
-/// Whether `max_steps` has ended the run. Where that is within an epoch, the figures there come behind the checkpoint, and a run that goes on takes them
+/// Whether `max_steps` has ended the run. Where that is within an epoch, the figures there come after the checkpoint, and a run that goes on takes them
 /// away.
 fn ends_within(last: &Sound) -> bool {
     key(&last.meta.config, "train.max_steps").is_some_and(|most| last.meta.step >= most)
 }
 
-/// Whether the run ended behind its newest checkpoint and before its end, as on a full disk: it has written lines that no checkpoint counts on.
+/// Whether the run ended after its newest checkpoint and before its end, as on a full disk: it has written lines that no checkpoint counts on.
 fn broke_off(folder: &Path, last: &Sound) -> bool {
     let config = &last.meta.config;
     let ended = key(config, "train.epochs").is_some_and(|epochs| last.meta.epoch >= epochs)
@@ -441,7 +441,7 @@ fn best(folder: &Path, all: &[Sound], last: &Sound, lines: Option<&Lines>, done:
         let what = format!("`{}` at step {} is {has}, and {} in `{kept}`", known.monitor, best.meta.step, known.value);
         return done.wrong(&folder.join(file::METRICS), what);
     }
-    // Figures before did not count: another one was monitored. Those behind the checkpoint do not count yet.
+    // Figures before did not count: another one was monitored. Those after the checkpoint do not count yet.
     let from = Extra::of(&last.meta).map_or(0, |extra| extra.best_from);
     let until = last.meta.step + u64::from(is_settled(folder, last));
     let higher = higher_is_better(&known.monitor);

@@ -1,4 +1,4 @@
-//! Requests of the Open Inference Protocol, version 2: tensors as JSON, or as bytes behind it.
+//! Requests of the Open Inference Protocol, version 2: tensors as JSON, or as bytes after it.
 //! <https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_rest.md>, and for tensors as bytes
 //! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md>.
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
 
-/// Number of JSON bytes, of a body with tensors behind them.
+/// Number of JSON bytes, of a body with tensors after them.
 pub const HEADER: &str = "Inference-Header-Content-Length";
 
 type Parameters = HashMap<String, Parameter>;

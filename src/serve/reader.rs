@@ -218,7 +218,7 @@ impl Reader<'_> {
         self.encoded(&given.into_iter().map(Given::raw).collect::<Vec<_>>())
     }
 
-    /// The samples of all models, one behind the other.
+    /// The samples of all models, one after the other.
     fn encoded(&mut self, raw: &[Raw]) -> Result<Samples, Refusal> {
         let Some(first) = raw.first() else { return Err(Refusal::internal("the model takes no tables")) };
         self.allowed(first.rows())?;

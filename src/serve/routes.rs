@@ -70,7 +70,7 @@ async fn no_place(request: Request) -> Refusal {
     Refusal::busy("all connections that may be open are open (--max-connections): come again").closing()
 }
 
-/// The connection ends behind it, whatever the answer is.
+/// The connection ends after it, whatever the answer is.
 async fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

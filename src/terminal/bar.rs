@@ -72,7 +72,7 @@ impl Bar {
         self.bar.set_position(done);
     }
 
-    /// Shows `parts` behind the bar, those that fit; each has a rank, and the higher ones go first.
+    /// Shows `parts` after the bar, those that fit; each has a rank, and the higher ones go first.
     pub fn show(&self, parts: &[(u8, String)]) {
         let columns = width(Stream::Err).saturating_sub(self.name + LEAST + 4);
         self.bar.set_message(fit(parts, columns));

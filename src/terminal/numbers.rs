@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A number in at most `width` characters, of which 7 are enough, 8 where it is negative: `decimals` of them behind the
+/// A number in at most `width` characters, of which 7 are enough, 8 where it is negative: `decimals` of them after the
 /// point, fewer where they do not fit, a power of ten for what is huge or, where there are many decimals, tiny.
 pub fn figure(value: f64, decimals: usize, width: usize) -> String {
     if !value.is_finite() {

@@ -14,7 +14,7 @@ pub fn has_room() -> bool {
     can_redraw() && Stream::Out.is_terminal()
 }
 
-/// Something else has been written behind the panel, which stays where it is.
+/// Something else has been written after the panel, which stays where it is.
 pub(super) fn left_behind() {
     SHOWN.store(0, Ordering::Relaxed);
 }

@@ -57,7 +57,7 @@ impl Cases {
         true
     }
 
-    /// Behind the last: what is wrong now was found by comparing, and not by a case that could not be run.
+    /// After the last: what is wrong now was found by comparing, and not by a case that could not be run.
     pub fn done(self) {
         assert_eq!(self.after, None, "RUNNER_TEST_AFTER: there is no such case");
         if self.left_out > 0 {

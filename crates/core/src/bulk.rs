@@ -1,6 +1,6 @@
 //! Loops over every byte of a data set or of a state. They are in this package because debug builds optimise it: tests read whole data sets.
 
-/// Planes of one image, one after the other (red, green, blue), as pixels of three bytes, behind what `to` has.
+/// Planes of one image, one after the other (red, green, blue), as pixels of three bytes, after what `to` has.
 ///
 /// # Panics
 /// The planes are not of one size.
@@ -25,7 +25,7 @@ pub fn grey(pixels: &[u8], from: usize, to: usize) -> Vec<u8> {
     all
 }
 
-/// The luma of ITU-R 601 of red, green and blue, with weights of 16 bits behind the point.
+/// The luma of ITU-R 601 of red, green and blue, with weights of 16 bits after the point.
 pub fn luma(pixel: [u8; 3]) -> u8 {
     let [r, g, b] = pixel.map(u32::from);
     ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16) as u8

@@ -40,7 +40,7 @@ pub static FUSIONS: [Pattern; 8] = [
         takes: |group| NormGrad::of(group.op).is_some() && group.result().dtype == DType::F32,
         repeats: |_| false,
     },
-    // Batch normalisation, and the activation behind it, where a convolution or its gradient by the weight reads the result.
+    // Batch normalisation, and the activation after it, where a convolution or its gradient by the weight reads the result.
     Pattern {
         name: "norm_read",
         has: |op| {
@@ -50,7 +50,7 @@ pub static FUSIONS: [Pattern; 8] = [
         takes: |group| NormRead::of(group.op).is_some_and(|(norm, reader)| norm.fits(group, reader)),
         repeats: |_| false,
     },
-    // Convolutions, of normalised values or not, and the statistics of their results for the normalisation behind them.
+    // Convolutions, of normalised values or not, and the statistics of their results for the normalisation after them.
     Pattern {
         name: "norm_statistics",
         has: |op| {
@@ -90,7 +90,7 @@ pub static FUSIONS: [Pattern; 8] = [
     },
 ];
 
-/// The same where products are made in bf16: tiles of its convolutions are not whole windows of the pooling behind them.
+/// The same where products are made in bf16: tiles of its convolutions are not whole windows of the pooling after them.
 pub static BF16_FUSIONS: LazyLock<Vec<Pattern>> =
     LazyLock::new(|| FUSIONS.iter().filter(|pattern| pattern.name != "pool").copied().collect());
 
@@ -98,7 +98,7 @@ pub static BF16_FUSIONS: LazyLock<Vec<Pattern>> =
 pub enum Known<'a> {
     /// A product or a normalisation, and what is done with each result.
     Head(&'a Op, Behind),
-    /// A sum or product of two values, and the activation behind it.
+    /// A sum or product of two values, and the activation after it.
     Activated(&'a Binary, Activation),
     /// The gradient of batch normalisation, with what lies between it and the gradient that comes in.
     NormGrad(NormGrad),
@@ -127,14 +127,14 @@ impl<'a> Known<'a> {
     }
 }
 
-/// True for what can have something behind it.
+/// True for what can have something after it.
 fn is_head(op: &Op) -> bool {
     let product = matches!(op, Op::Linear(_) | Op::Conv2d(_) | Op::LinearGradInput(_) | Op::Conv2dGradInput(_));
     let norm = matches!(op, Op::BatchNorm(_) | Op::BatchNormApply(_) | Op::BatchNormInfer(_));
     product || norm || matches!(op, Op::LayerNormGrad(_))
 }
 
-/// Batch normalisation behind a convolution.
+/// Batch normalisation after a convolution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Norm {
     /// Added to the variance.
@@ -220,7 +220,7 @@ impl Behind {
 /// normalisation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NormGrad {
-    /// The activation behind the normalisation.
+    /// The activation after the normalisation.
     pub act: Option<Activation>,
     /// The gradient by the activation's result, or else by the normalised value.
     pub dz: usize,
@@ -264,7 +264,7 @@ impl NormGrad {
 pub struct NormRead {
     /// There are `gamma` and `beta`: operands 3 and 4, behind `x`, `mean` and `invstd`.
     pub affine: bool,
-    /// The activation behind the normalisation.
+    /// The activation after the normalisation.
     pub act: Option<Activation>,
     /// Operands of the normalisation; those of the convolution, but for its input, follow.
     pub own: usize,
@@ -379,7 +379,7 @@ const FEW_ROWS: usize = 16;
 /// Channels of a depthwise convolution up to which another kernel may be faster: half of the widest vector.
 const FEW_CHANNELS: usize = 8;
 
-/// The sum or product of a group, and the activation behind it.
+/// The sum or product of a group, and the activation after it.
 fn activated(op: &Fused) -> Option<(&Binary, Activation)> {
     match &op.steps[..] {
         [Step { op: Op::Binary(op), from: operands }, Step { op: Op::Activation(act), from }]

@@ -352,7 +352,7 @@ fn product(
     })
 }
 
-/// A sum or product, with an activation behind it.
+/// A sum or product, with an activation after it.
 fn binary(
     graph: &Graph,
     node: &Node,

@@ -1,6 +1,6 @@
 //! A reader of bits.
 
-/// Reads bits, the highest of a byte first. Behind the end there are zeros: the caller checks [`Bits::position`] now and then.
+/// Reads bits, the highest of a byte first. After the end there are zeros: the caller checks [`Bits::position`] now and then.
 pub(crate) struct Bits<'a> {
     bytes: &'a [u8],
     /// The next byte.

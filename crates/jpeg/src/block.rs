@@ -107,7 +107,7 @@ pub(crate) fn skip_ac(bits: &mut Bits, table: &Table) -> Result<(), Unsupported>
         let held = bits.look();
         let skip = table.skip(held);
         let next = at + skip.places();
-        // Behind the last coefficient there is another block, of which the table does not know.
+        // After the last coefficient there is another block, of which the table does not know.
         if skip.total() != 0 && next + usize::from(skip.ends()) <= 63 {
             bits.skip(skip.total());
             if skip.ends() {

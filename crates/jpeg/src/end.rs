@@ -6,12 +6,12 @@ const END: [u8; 2] = [0xff, 0xd9];
 /// True of a JPEG file, of any kind, that breaks off before the marker that ends its image.
 pub fn is_cut_off(file: &[u8]) -> bool {
     let Some(mut rest) = file.strip_prefix(&[0xff, 0xd8]) else { return false };
-    // Most files end there. Others have something behind it, which may be another image.
+    // Most files end there. Others have something after it, which may be another image.
     if file.ends_with(&END) {
         return false;
     }
     loop {
-        // Coded data and whatever else lies before a marker; in coded data a byte of ones has a zero or a restart marker behind it.
+        // Coded data and whatever else lies before a marker; in coded data a byte of ones has a zero or a restart marker after it.
         let marker = |pair: &[u8]| pair[0] == 0xff && !matches!(pair[1], 0 | 0x01 | 0xd0..=0xd7 | 0xff);
         let Some(at) = rest.windows(2).position(marker) else { return true };
         if rest[at..].starts_with(&END) {
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Of common files and of others; with a small image in the header, and with something behind the end.
+    /// Of common files and of others; with a small image in the header, and with something after the end.
     #[test]
     fn a_file_is_cut_off_wherever_it_ends_before_its_image() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/jpeg");

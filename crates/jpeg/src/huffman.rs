@@ -35,7 +35,7 @@ impl Symbol {
         self.0 == 0
     }
 
-    /// Bits of the code and of the value behind it, 32 at most.
+    /// Bits of the code and of the value after it, 32 at most.
     #[inline(always)]
     pub fn total(self) -> u32 {
         self.0 & 0xff
@@ -57,7 +57,7 @@ impl Symbol {
         (self.0 >> 24) as usize
     }
 
-    /// The value behind the code with which `bits` begin.
+    /// The value after the code with which `bits` begin.
     #[inline(always)]
     pub fn value(self, bits: u64) -> i32 {
         let after = bits << self.length();

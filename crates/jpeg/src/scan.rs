@@ -66,7 +66,7 @@ impl Scan {
         self.bytes.capacity() + size_of::<usize>() * self.ends.capacity()
     }
 
-    /// All bytes, with some zeros behind.
+    /// All bytes, with some zeros after.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.ends.last().map_or(0, |end| end + AFTER)]
     }

@@ -74,7 +74,7 @@ fn a_rectangle_is_cut_out_of_the_whole() {
         for round in 0..60 {
             let ((mut x, mut width), (mut y, mut height)) = (numbers.range(w), numbers.range(h));
             if round % 3 == 0 {
-                // A single pixel, and all that lies behind it.
+                // A single pixel, and all that lies after it.
                 (x, y) = (numbers.below(w), numbers.below(h));
                 (width, height) = if round % 2 == 0 { (1, 1) } else { (w - x, h - y) };
             }

@@ -254,7 +254,7 @@ impl Generator {
         self.session.run_silently(Kind::Encode, shape, &self.buffer)
     }
 
-    /// The logits of the tokens behind these, for each of the texts that were read.
+    /// The logits of the tokens after these, for each of the texts that were read.
     pub(super) fn next(&mut self, answers: &[&[u32]]) -> Result<Vec<Vec<f32>>> {
         let How::Answers(own) = &self.how else { anyhow::bail!("the model does not answer texts") };
         let (start, end) = (own.start, own.end);

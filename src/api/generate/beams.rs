@@ -86,7 +86,7 @@ impl Search<'_> {
         Ok(all)
     }
 
-    /// Takes the logits behind all texts; for each row the one that its text comes from.
+    /// Takes the logits after all texts; for each row the one that its text comes from.
     fn step(&mut self, logits: &[Vec<f32>]) -> Result<Vec<usize>> {
         let Beams { count, length_penalty, early_stopping } = self.how;
         if self.done {
@@ -137,7 +137,7 @@ impl Search<'_> {
 }
 
 impl Generator {
-    /// The most probable texts behind a prompt, or answers to it, the best first; `None`, if `goes_on` says so before they are found.
+    /// The most probable texts after a prompt, or answers to it, the best first; `None`, if `goes_on` says so before they are found.
     ///
     /// # Errors
     /// The device failed; the model's outputs are no numbers; the prompt has no tokens, or some that the model does not have.

@@ -170,7 +170,7 @@ impl Generator {
         };
         let backend = device(&model.loaded.experiment, options.threads)?;
         let passes = PassOptions::default();
-        // The token that ends answers may stand behind those of the tokenizer.
+        // The token that ends answers may stand after those of the tokenizer.
         let ended = prompts.as_ref().map_or(0, |(_, end)| *end as usize + 1);
         let vocabulary = tokenizer.vocabulary().max(ended);
         let (mut note, mut texts, rows) = (None, options.texts.max(1), rows(options.beams));
@@ -338,7 +338,7 @@ impl Generator {
         matches!(self.how, How::Answers(_))
     }
 
-    /// The logits of the token behind each of some texts of one length, of which `filled` tokens are computed; they are the text `turn`. `None`: another piece of
+    /// The logits of the token after each of some texts of one length, of which `filled` tokens are computed; they are the text `turn`. `None`: another piece of
     /// the prompt is computed, and there is more of it.
     fn logits(&mut self, texts: &[&[u32]], filled: &mut usize, turn: usize) -> Result<Option<Vec<Vec<f32>>>> {
         let (rows, all) = (rows(self.beams), texts[0].len());
@@ -356,7 +356,7 @@ impl Generator {
             return self.run(Kind::Predict, rows.into(), (width, all - 1)).map(Some);
         };
         let left = all - *filled;
-        // What lies behind the last token is written over later.
+        // What lies after the last token is written over later.
         let piece = left > 1 && *filled + chunk <= self.capacity && (!whole || left >= chunk);
         let length = if piece { chunk } else { 1 };
         let count = left.min(length);

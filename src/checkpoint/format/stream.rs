@@ -24,7 +24,7 @@ pub struct Header {
 
 /// A checkpoint whose header has been read.
 struct Opened {
-    /// What comes behind the header, and counts into the checksum as it is read.
+    /// What comes after the header, and counts into the checksum as it is read.
     rest: Summed<BufReader<File>>,
     meta: Meta,
     /// Names and tensors in the order of the file.
@@ -66,7 +66,7 @@ fn digits(header: &[u8], meta: &Meta) -> Result<Range<usize>, Reason> {
         .ok_or_else(|| Reason::Damaged("the checksum is not where it should be".into()))
 }
 
-/// The tensors as they lie in the file, one right behind the other.
+/// The tensors as they lie in the file, one right after the other.
 fn in_order(metadata: &Metadata) -> Result<Vec<(String, Header)>, Reason> {
     let all: BTreeMap<String, &TensorInfo> = metadata.tensors().into_iter().collect();
     let mut list: Vec<(String, &TensorInfo)> = all.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The format before PyTorch 1.6, and of `_use_new_zipfile_serialization=False`: pickles one behind the other (a magic number, the version
+//! The format before PyTorch 1.6, and of `_use_new_zipfile_serialization=False`: pickles one after the other (a magic number, the version
 //! of the format, what machine wrote it, the object, the keys of its storages), then the storages in the order of the keys, each with the
 //! number of its elements before it. The source is `torch/serialization.py`.
 

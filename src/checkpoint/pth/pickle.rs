@@ -13,7 +13,7 @@ pub(super) fn run(bytes: &[u8]) -> Result<Memory, PthError> {
     run_first(&mut { bytes })
 }
 
-/// Runs the pickle that `bytes` begin with to its end, behind which they begin then.
+/// Runs the pickle that `bytes` begin with to its end, after which they begin then.
 pub(super) fn run_first(bytes: &mut &[u8]) -> Result<Memory, PthError> {
     let mut machine = Machine { bytes, ..Machine::default() };
     while machine.step()? {

@@ -327,7 +327,7 @@ impl Parts {
         let sum = |track| on(track).map(Span::seconds).sum::<f64>();
         let computing: Vec<&Span> = on(Track::Compute).collect();
         let gaps: f64 = computing.windows(2).map(|pair| pair[1].start - pair[0].end).sum();
-        // Within a step there may be gaps too, but the last step has none behind it.
+        // Within a step there may be gaps too, but the last step has none after it.
         let between = (steps - 1.0).max(1.0);
         Parts {
             transfer: sum(Track::CopyIn) / steps * 1e3,

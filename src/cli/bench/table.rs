@@ -13,7 +13,7 @@ const LAYER: usize = 3;
 const LEAST: usize = 8;
 /// So many rows are shown, whatever they take.
 const SHOWN: usize = 20;
-/// The share of the time from which on a row behind those is shown, too.
+/// The share of the time from which on a row after those is shown, too.
 const SHARE: f64 = 0.01;
 
 /// One row.

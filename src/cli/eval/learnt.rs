@@ -87,7 +87,7 @@ impl OfHead {
 pub struct Outputs {
     /// The shape of what it says of the main target.
     pub shape: Shape,
-    /// The bytes of that, then those of heads, all samples one behind the other.
+    /// The bytes of that, then those of heads, all samples one after the other.
     each: Vec<Vec<u8>>,
     samples: usize,
 }

@@ -292,7 +292,7 @@ fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Resul
     let longest = writer.capacity();
     let mut targets = rows(TARGETS)?;
     if writer.prompts().is_some() {
-        // A sample has its answer behind the prompt.
+        // A sample has its answer after the prompt.
         let ignored = programs.loss.ignore_index().unwrap_or(IGNORE_INDEX) as u32;
         for (text, target) in texts.iter_mut().zip(&mut targets) {
             let (prompt, answer) = parted(text, target, ignored)?;

@@ -141,7 +141,7 @@ impl Said {
                 cell("loss", loss.map_or(String::new(), |loss| loss.to_string()));
             }
         };
-        // Several of a kind have names or numbers behind that of their column.
+        // Several of a kind have names or numbers after that of their column.
         let several =
             |what: &str, i: usize, of: usize| if of == 1 { what.to_owned() } else { format!("{what}_{}", i + 1) };
         match &self.what {

@@ -334,7 +334,7 @@ fn chosen<'a, 'c>(
     Ok((numbers.into_iter().find(|time| time.rises(one)), None))
 }
 
-/// The column of `groups` by which rows are of several series, though no two have the same time: the file has one series behind the other, or the steps of
+/// The column of `groups` by which rows are of several series, though no two have the same time: the file has one series after the other, or the steps of
 /// series are more regular than those of all rows.
 fn apart<'a, 'c>(time: &Times, groups: &'a [Groups<'c>], one: &[u32], whole: f64) -> Option<&'a Groups<'c>> {
     if !time.rises(one)
@@ -409,7 +409,7 @@ mod tests {
             (rows("day,weekday,y", (0..100).map(|t| format!("{},{},{t}", day(t), t % 7))), "day - 1"),
             (rows("year,month,y", grid(12, 12).map(|(y, m)| format!("{y},{m},{}", y + m))), "- - 1"),
             (rows("step,x,y", (0..100).map(|t| format!("{t},{},{t}", t * 7 % 11))), "step - 1"),
-            // One file behind the other.
+            // One file after the other.
             (rows("day,unit,y", grid(3, 30).map(|(s, t)| format!("{},u{s},{t}", day((2 - s) * 30 + t)))), "day unit 3"),
             (rows("n,unit,y", grid(3, 30).map(|(s, t)| format!("{},u{s},{t}", s * 30 + t))), "- unit 3"),
             (rows("x,y", (0..50).map(|t| format!("{},{t}", t * 7 % 11))), "- - 1"),

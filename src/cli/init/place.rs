@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(of(Path::new("x.toml")).written(Path::new("Cargo.toml")).unwrap(), "Cargo.toml");
         #[cfg(unix)]
         {
-            // Behind a link `..` leads to where the link points.
+            // After a link `..` leads to where the link points.
             std::os::unix::fs::symlink(at("configs/own"), at("link")).unwrap();
             assert_eq!(way("link/x.toml", "data/photos"), "../../data/photos");
             assert_eq!(way("x.toml", "link/y.csv"), "link/y.csv");

@@ -1,4 +1,4 @@
-//! The text of a configuration: sections, keys, and remarks behind them.
+//! The text of a configuration: sections, keys, and remarks after them.
 
 use crate::config::value_as_toml;
 use serde_json::Value;

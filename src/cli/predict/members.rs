@@ -34,7 +34,7 @@ impl Other {
         Ok(Other { predictor: Predictor::new(&model, seen.clone(), backend, options)?, seen, rows })
     }
 
-    /// What it puts out for all samples of a file, one behind the other.
+    /// What it puts out for all samples of a file, one after the other.
     ///
     /// # Errors
     /// The file cannot be read, or does not fit; the device failed.
@@ -47,7 +47,7 @@ impl Other {
         self.outputs_of(&split, slots, 0)
     }
 
-    /// What it puts out for images, one behind the other. The numbers for one that cannot be read have no meaning.
+    /// What it puts out for images, one after the other. The numbers for one that cannot be read have no meaning.
     ///
     /// # Errors
     /// The device failed.

@@ -414,7 +414,7 @@ impl Batches<'_> {
         };
         let mut loader = Loader::start(split, options, predictor.layout(), buffers, Position::default())?;
         while let Some(batch) = loader.next()? {
-            // Rows behind the batch's own hold old values, and their outputs are not read.
+            // Rows after the batch's own hold old values, and their outputs are not read.
             predictor.outputs_of(batch.slot, &batch.buffer, |outputs| {
                 let rows = outputs.chunks_exact(predictor.width());
                 for (row, sample) in rows.zip(batch.samples()) {

@@ -129,7 +129,7 @@ fn change(data: &mut dyn TableLike, mean: &[f64], std: &[f64]) -> anyhow::Result
     // On a line of its own, if the others have that.
     let prefix = all.iter().last().and_then(|last| last.decor().prefix()?.as_str()).unwrap_or_default().to_owned();
     if let Some((_, indent)) = prefix.rsplit_once('\n') {
-        // A comment behind the last one stays there.
+        // A comment after the last one stays there.
         let behind = all.trailing().as_str().unwrap_or_default().to_owned();
         let (before, end) = behind.rsplit_once('\n').unwrap_or((&behind, ""));
         all.push_formatted(Value::from(normalize).decorated(format!("{before}\n{indent}"), ""));

@@ -114,7 +114,7 @@ fn cut(text: String) -> String {
     }
 }
 
-/// The tokens of a sentence as text; behind each that bears a tag stands that.
+/// The tokens of a sentence as text; after each that bears a tag stands that.
 fn tagged(split: &Split, sample: usize, (tokens, tokenizer): (&[u32], &Tokenizer), tags: &[String]) -> Result<String> {
     let mut numbers = Vec::new();
     let field = split.fields().iter().position(Field::is_target).unwrap_or_default();

@@ -52,7 +52,7 @@ impl Trial {
         let whole = matches!(run.state, State::Finished | State::Failed);
         for line in &run.lines.epochs {
             let epoch = line.get("epoch").and_then(serde_json::Value::as_u64).unwrap_or(0);
-            // What lies behind the newest checkpoint will be done again. An evaluation within an epoch has one of its own.
+            // What lies after the newest checkpoint will be done again. An evaluation within an epoch has one of its own.
             if whole || epoch <= run.epochs || within(line) && run.all_steps().is_some() {
                 self.take(line, monitor);
             }

@@ -50,7 +50,7 @@ impl<'a> Scope<'a> {
         Self { params: Vec::new(), broken: Vec::new(), outer: Some(self), index, heads: self.heads, used: self.used }
     }
 
-    /// Adds the parameters of a table; `given` has values in the place of their own. A parameter comes behind those of the table that it names and that
+    /// Adds the parameters of a table; `given` has values in the place of their own. A parameter comes after those of the table that it names and that
     /// are seen nowhere else: a file may define what a parameter of the file that it extends is made of.
     pub fn define_all(&mut self, table: &Table, given: impl Fn(&str) -> Option<Node>, sink: &Sink) {
         let mut left: Vec<&Entry> = table.entries.iter().collect();

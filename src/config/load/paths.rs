@@ -10,7 +10,7 @@ use crate::files::pattern;
 /// stand side by side with `models/`.
 const FOLDERS_ABOVE: usize = 2;
 
-/// The same place from any folder: from the root on, without `.`, and without `..` behind folders that are there. Behind
+/// The same place from any folder: from the root on, without `.`, and without `..` after folders that are there. After
 /// a link `..` leads to where the link points, so there it stays. What has no such form (the current folder is gone, or
 /// is no Unicode, which a configuration could not hold) stays as it is.
 pub fn absolute(path: &Path) -> PathBuf {
@@ -119,7 +119,7 @@ mod tests {
         let path = dir.path().join("link/../x");
         assert_eq!(absolute(&path), path, "it is `far/x`, not `x`");
         assert_eq!(absolute(&dir.path().join("far/away/../x")), dir.path().join("far/x"));
-        // A `..` that stays protects those behind it.
+        // A `..` that stays protects those after it.
         let path = dir.path().join("link/../../x");
         assert_eq!(absolute(&path), path);
     }

@@ -208,7 +208,7 @@ fn is_header(line: &str) -> bool {
     is_key(inner) && !inner.trim_start().starts_with('"') && !["true", "false", "inf", "nan"].contains(&inner.trim())
 }
 
-/// What stands behind a key and its `=`.
+/// What stands after a key and its `=`.
 fn after_key(line: &str) -> Option<&str> {
     let (key, value) = line.split_once('=')?;
     is_key(key).then_some(value)

@@ -1,7 +1,7 @@
 //! Images that are kept after their first transforms, so that they are decoded once and not in every epoch: in memory, or in files of
 //! their own.
 //!
-//! What is kept of an image is its pixels behind the transforms at the beginning of the list that draw nothing: they are the same in
+//! What is kept of an image is its pixels after the transforms at the beginning of the list that draw nothing: they are the same in
 //! every epoch. So what a batch holds is the same to the bit with a cache and without. Of a list that begins with a draw it is the
 //! whole image.
 //!

@@ -196,7 +196,7 @@ fn what_is_left_of_the_files_is_never_wrong() {
         row.pixels = index::hash(&whole[0][row.offset as usize..row.end() as usize]);
         assert!(damaged([&whole[0], &[&whole[1][..header], &row.to_bytes(), rest].concat()]) > 0, "{shape:?}");
     }
-    // Rows in another order than their pixels, as threads may write them: what is added later comes behind all of these.
+    // Rows in another order than their pixels, as threads may write them: what is added later comes after all of these.
     let (header_bytes, rows) = whole[1].split_at(header);
     let size = rows.len() / 4;
     let turned: Vec<u8> = rows.chunks_exact(size).skip(1).rev().flatten().copied().collect();

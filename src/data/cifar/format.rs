@@ -18,7 +18,7 @@ pub struct Format {
     pub archives: [&'static str; 2],
     /// The files in the folder, the test set last.
     pub files: &'static [&'static str],
-    /// How many classes each label of a record may be. A label is a byte; the pixels come behind them.
+    /// How many classes each label of a record may be. A label is a byte; the pixels come after them.
     pub labels: &'static [usize],
 }
 

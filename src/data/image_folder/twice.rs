@@ -48,7 +48,7 @@ pub fn notes(place: &Path, (train, trained): Part, (val, validated): Part, names
     in_two.into_iter().chain(both).collect()
 }
 
-/// So many photos, with an example, and the verb behind them.
+/// So many photos, with an example, and the verb after them.
 pub fn several(number: usize, example: &str) -> String {
     match number {
         1 => format!("1 photo, `{example}`, is"),

@@ -144,7 +144,7 @@ impl Order {
         }
     }
 
-    /// The place behind the one that it is at.
+    /// The place after the one that it is at.
     fn next(&self) -> Position {
         match self.at.batch + 1 == self.batches {
             true => Position { epoch: self.at.epoch + 1, batch: 0 },

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// For a message, behind "has".
+    /// For a message, after "has".
     pub fn in_words(&self) -> &'static str {
         match self {
             Kind::Nothing => "nothing",

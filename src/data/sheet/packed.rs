@@ -82,7 +82,7 @@ impl PackedText {
         unpacked.with_context(|| format!("`{}`", self.path.display()))
     }
 
-    /// All of it, unpacked, behind its mark.
+    /// All of it, unpacked, after its mark.
     fn begin(&self) -> Result<BufReader<Box<dyn Read + Send>>> {
         let opened = files::open(&self.path)?;
         ensure!((opened.size, opened.metadata.modified().ok()) == self.stamp, self.changed());

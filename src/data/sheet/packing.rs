@@ -105,7 +105,7 @@ pub fn inner_ending(path: &Path) -> String {
 /// The begin of a frame.
 type Magic = [u8; 4];
 
-/// The frames of a Zstandard file, one behind the other (RFC 8878): tools that work in parallel and joined files have several. What stands in skippable ones is
+/// The frames of a Zstandard file, one after the other (RFC 8878): tools that work in parallel and joined files have several. What stands in skippable ones is
 /// for others.
 enum Frames<R: Read> {
     /// Before a frame, or at the end.

@@ -1,4 +1,4 @@
-//! A text that comes in parts, each behind what was left of the one before.
+//! A text that comes in parts, each after what was left of the one before.
 
 use super::bytes;
 use super::quotes::PIECE;
@@ -10,7 +10,7 @@ pub const SMALL: u64 = if cfg!(test) { 256 } else { 16 << 20 };
 /// Bytes at the begin of a text in which its first line is looked for.
 pub const HEAD: u64 = 1 << 20;
 
-/// The size of the mark that a text begins with, which says that it is UTF-8, and the text behind it, up to bytes that are none. `None`: it is UTF-16, or empty so far.
+/// The size of the mark that a text begins with, which says that it is UTF-8, and the text after it, up to bytes that are none. `None`: it is UTF-16, or empty so far.
 pub fn head_of(bytes: &[u8]) -> Option<(usize, String)> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return None;

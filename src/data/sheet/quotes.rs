@@ -1,4 +1,4 @@
-//! The quotes of a CSV or TSV text (RFC 4180), looked at before any record is made of it: what is not closed swallows the lines behind it,
+//! The quotes of a CSV or TSV text (RFC 4180), looked at before any record is made of it: what is not closed swallows the lines after it,
 //! and a record without an end takes memory without an end.
 
 use memchr::memchr3;
@@ -22,7 +22,7 @@ pub struct Fault {
 pub enum Kind {
     /// A quote opens that is not closed.
     Unclosed,
-    /// Behind a closing quote a field goes on.
+    /// After a closing quote a field goes on.
     Behind,
     /// Before an opening quote a space stands.
     Space,
@@ -32,13 +32,13 @@ pub enum Kind {
 
 /// Where the look at a text is.
 enum State {
-    /// At the begin of a field; `Some`: behind spaces.
+    /// At the begin of a field; `Some`: after spaces.
     Begin,
     Spaces,
     Plain,
     /// Within quotes, which opened at a line and a column.
     Quoted(u64, u64),
-    /// Behind a quote that closes, or is the first of two that stand for one.
+    /// After a quote that closes, or is the first of two that stand for one.
     Closed(u64, u64),
 }
 
@@ -70,12 +70,12 @@ impl Scan {
         Scan { delimiter, quote, most, every, begins: vec![first], next: first }
     }
 
-    /// Where records begin that are kept, and where the last one ends: the byte and the line behind it.
+    /// Where records begin that are kept, and where the last one ends: the byte and the line after it.
     pub fn begins(self) -> (Vec<Begin>, Begin) {
         (self.begins, self.next)
     }
 
-    /// Looks at the next part of the text, which begins behind the last record that was whole. How many bytes of it whole records have: all, if it is the
+    /// Looks at the next part of the text, which begins after the last record that was whole. How many bytes of it whole records have: all, if it is the
     /// `last` part.
     ///
     /// # Errors

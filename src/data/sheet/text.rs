@@ -189,7 +189,7 @@ impl FileText {
     fn lines(&self, most: usize, quote: Option<u8>) -> Option<(Vec<Begin>, Begin)> {
         let places: Vec<u64> = (0..self.len()).step_by(PIECE).collect();
         let parts = parallel(places.clone(), |begin| {
-            // A character may begin before the part, or end behind it.
+            // A character may begin before the part, or end after it.
             let (from, end) = (begin.saturating_sub(3), (begin + PIECE as u64).min(self.len()));
             let bytes = self.read_bytes(from, (end + 3).min(self.len())).ok()?;
             let found = Ends::of(&bytes, (begin - from) as usize..(end - from) as usize, quote);

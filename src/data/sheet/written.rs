@@ -21,7 +21,7 @@ pub struct Written {
     text: Text,
     /// Where its pieces begin.
     begins: Vec<Begin>,
-    /// Where the last one ends: the byte and the line behind it.
+    /// Where the last one ends: the byte and the line after it.
     end: Begin,
     form: Form,
     /// What stands between the columns of a row of cells, and what a cell may stand in.
@@ -148,7 +148,7 @@ impl Written {
     }
 
     /// The most rows that a piece has, if it `skips` those that cannot be read: no more than lines. Of rows that can be read, no more than there are bytes for:
-    /// each cell has one behind it, but for the last of the text.
+    /// each cell has one after it, but for the last of the text.
     pub fn most_rows(&self, piece: usize, skips: bool) -> usize {
         let (begin, next) = (self.begins[piece], self.begins.get(piece + 1).unwrap_or(&self.end));
         let (lines, bytes) = (next.line - begin.line, (next.byte - begin.byte) as u64);

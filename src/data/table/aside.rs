@@ -127,7 +127,7 @@ impl Aside {
         })
     }
 
-    /// Writes bytes behind all others; where they are.
+    /// Writes bytes after all others; where they are.
     ///
     /// # Errors
     /// As [`Aside::put`].
@@ -155,7 +155,7 @@ impl Aside {
         let map = unsafe { Mmap::map(&self.file) };
         let map =
             map.with_context(|| format!("cannot map the file in `{}` that a table lies in", self.folder.display()))?;
-        // Samples are asked for in an order that is drawn: what lies behind one is of no use.
+        // Samples are asked for in an order that is drawn: what lies after one is of no use.
         #[cfg(unix)]
         let _ = map.advise(memmap2::Advice::Random);
         let map = Arc::new(map);

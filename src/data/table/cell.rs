@@ -55,7 +55,7 @@ pub fn number(cell: &str, decimal: char) -> Option<f64> {
 
 /// Powers of ten that double precision holds exactly.
 const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
-/// The first whole number behind which double precision does not hold all of them.
+/// The first whole number after which double precision does not hold all of them.
 const EXACT: u64 = 1 << 53;
 /// A byte that is 1 in each of eight places.
 const ONES: u64 = u64::MAX / 255;
@@ -112,7 +112,7 @@ pub fn short(cell: &str) -> Option<f64> {
     (is_number && digits <= EXACT).then_some(if negative { -number } else { number })
 }
 
-/// What stands before the first point among eight characters and what stands behind it, and its place, if there is one.
+/// What stands before the first point among eight characters and what stands after it, and its place, if there is one.
 #[inline]
 fn around_point(characters: u64) -> Option<(u64, u64, usize)> {
     let others = characters ^ (ONES * u64::from(b'.'));
@@ -137,7 +137,7 @@ fn eight(digits: u64) -> u64 {
     (fours & 0x0000_ffff_0000_ffff).wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// Whether a cell is a number with a comma before its fraction, and no list. Three digits behind a comma may be thousands, but not behind a
+/// Whether a cell is a number with a comma before its fraction, and no list. Three digits after a comma may be thousands, but not after a
 /// zero.
 pub fn is_decimal_comma(cell: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -168,7 +168,7 @@ const CURRENCIES: [&str; 24] = [
 /// Most characters of a unit.
 const LONGEST_UNIT: usize = 12;
 
-/// What stands before and behind the number of a cell that has a currency or a unit: `$5.20`, `12 %`, `3 kg`. Where nothing does, it is a plain number or a text.
+/// What stands before and after the number of a cell that has a currency or a unit: `$5.20`, `12 %`, `3 kg`. Where nothing does, it is a plain number or a text.
 pub fn unit(cell: &str) -> Option<[&str; 2]> {
     let is_digit = |c: char| c.is_ascii_digit();
     let (first, last) = (cell.find(is_digit)?, cell.rfind(is_digit)?);
@@ -193,7 +193,7 @@ pub fn is_code(cell: &str) -> bool {
     cell.len() > 1 && cell.starts_with('0') && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether points stand behind one to three digits and before each three, if there are any. No thousands stand behind a zero: `0.942` has a point before its
+/// Whether points stand after one to three digits and before each three, if there are any. No thousands stand after a zero: `0.942` has a point before its
 /// fraction.
 fn is_grouped(whole: &str) -> bool {
     let mut groups = whole.trim_start_matches(['-', '+']).split('.');

@@ -74,7 +74,7 @@ impl Written {
         self.count += 1;
     }
 
-    /// Takes those of the rows behind.
+    /// Takes those of the rows after.
     pub fn join(&mut self, next: Written) {
         if self.first.is_none() {
             *self = next;
@@ -96,7 +96,7 @@ impl Written {
 /// Most characters of a cell that is taken for a date.
 const LONGEST: usize = 40;
 
-/// The forms that a cell may be a date of, the likeliest first. Where it may be the day or the month that comes first, points and hyphens stand behind the day, and slashes behind the
+/// The forms that a cell may be a date of, the likeliest first. Where it may be the day or the month that comes first, points and hyphens stand after the day, and slashes after the
 /// month.
 fn forms_of(cell: &str) -> Vec<DateForm> {
     if cell.len() > LONGEST || !cell.is_ascii() || !cell.bytes().any(|byte| byte.is_ascii_digit()) {

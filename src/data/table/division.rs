@@ -103,7 +103,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Takes the parts of the rows behind its own, before which there are `rows`.
+    /// Takes the parts of the rows after its own, before which there are `rows`.
     pub fn join(&mut self, next: Parts, rows: usize) {
         let Parts { train, val, test } = next;
         for (own, next) in [(&mut self.train, train), (&mut self.val, val), (&mut self.test, test)] {

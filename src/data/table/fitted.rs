@@ -177,7 +177,7 @@ impl TableCodec {
         }
     }
 
-    /// What the numbers that are learnt are called: as the columns of the target or, where those of several rows are learnt, by their place behind the window, too.
+    /// What the numbers that are learnt are called: as the columns of the target or, where those of several rows are learnt, by their place after the window, too.
     pub fn answers_named(&self) -> Vec<String> {
         let columns = self.targets_named();
         self.windows.as_ref().map_or_else(|| columns.clone(), |windows| windows.named(&columns))

@@ -81,7 +81,7 @@ pub enum Odd {
     Comma(At),
     /// There are commas between the thousands of numbers: the first of them.
     Thousands(At),
-    /// Numbers have a unit or a currency: the first of them, and what stands before and behind each.
+    /// Numbers have a unit or a currency: the first of them, and what stands before and after each.
     Unit(At, [String; 2]),
     /// All are times of day, which no type reads: the first of them.
     Time(At),

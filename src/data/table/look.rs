@@ -100,7 +100,7 @@ impl Look {
         }
     }
 
-    /// Takes what the rows behind its own have shown.
+    /// Takes what the rows after its own have shown.
     pub fn join(&mut self, next: Look) {
         self.filled += next.filled;
         self.missing += next.missing;

@@ -89,7 +89,7 @@ pub struct Rule {
 pub struct WindowsOptions {
     /// Rows of a sample.
     pub rows: usize,
-    /// Rows behind them whose targets are learnt; 0: the target of the last row of the window is.
+    /// Rows after them whose targets are learnt; 0: the target of the last row of the window is.
     pub horizon: usize,
     /// Rows from the begin of a window to that of the next one of its series.
     pub stride: usize,

@@ -138,7 +138,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Takes the cells of the rows behind its own.
+    /// Takes the cells of the rows after its own.
     pub fn join(&mut self, next: Reading) {
         self.values.extend(next.values);
         self.zoned = self.zoned.take().or(next.zoned);

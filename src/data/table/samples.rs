@@ -135,7 +135,7 @@ impl TableCodec {
         Ok((self.parts().iter().map(of).collect::<Result<_>>()?, cut))
     }
 
-    /// What the samples of a trained model have of each field that it takes, as the bytes of one behind the other; of windows those that are `asked` for.
+    /// What the samples of a trained model have of each field that it takes, as the bytes of one after the other; of windows those that are `asked` for.
     ///
     /// # Errors
     /// There are too many for this machine; a text has a character without a token.
@@ -154,7 +154,7 @@ impl TableCodec {
         fields
     }
 
-    /// The numbers of all columns but the one of tokens, one row behind the other.
+    /// The numbers of all columns but the one of tokens, one row after the other.
     ///
     /// # Errors
     /// There are too many for this machine.

@@ -47,7 +47,7 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
     let readable = text.readable();
     let pieces: Vec<(Piece, usize)> = text.pieces().into_iter().map(|piece| (piece, text.most_rows(piece))).collect();
     let mut numbers = Numbers::new(looks.len(), pieces.iter().map(|(_, most)| most).sum(), aside);
-    // More pieces at once each time: those behind the first need not count the values of which there are enough already.
+    // More pieces at once each time: those after the first need not count the values of which there are enough already.
     let (mut left, mut count) = (&pieces[..], 1);
     while !left.is_empty() {
         let (now, later) = left.split_at(count.min(left.len()));

@@ -12,7 +12,7 @@ const LIMITS: Limits = Limits { file: 1 << 40, row: 16 << 20 };
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 100_000;
 
-/// Whether a file has the name of a table, by its ending, which may have that of a packed file behind it.
+/// Whether a file has the name of a table, by its ending, which may have that of a packed file after it.
 pub fn is_table_name(path: &Path) -> bool {
     let ending = inner_ending(path);
     ["csv", "tsv"].iter().chain(&OBJECT_ENDINGS).chain(&COLUMN_ENDINGS).any(|known| *known == ending)

@@ -61,7 +61,7 @@ impl Load for AnsweredOptions {
     }
 }
 
-/// The fields of a sample: the tokens of its text, those of its answer behind the one that begins it, how many the first are, and the tokens of the answer
+/// The fields of a sample: the tokens of its text, those of its answer after the one that begins it, how many the first are, and the tokens of the answer
 /// before the one that ends it.
 pub fn fields(lengths: &[[usize; 2]], vocabulary: usize) -> Vec<Field> {
     let [text, answer] = lengths.last().copied().unwrap_or([1, 1]);
@@ -150,7 +150,7 @@ fn fitted(options: &AnsweredOptions, written: &Written) -> Result<TextCodec> {
     let [start, end] = [named(&options.start, "start_token")?, named(&options.end, "end_token")?];
     let end = end.or_else(|| first(&ENDS));
     let start = start.or_else(|| first(&STARTS)).or(end);
-    // Tokens of their own stand behind all others.
+    // Tokens of their own stand after all others.
     let start = start.unwrap_or(own);
     let end = end.unwrap_or(own.max(start + 1));
     let samples = Samples::Answered {
@@ -187,7 +187,7 @@ fn split(
     Split::new(Arc::new(Answered { names: RowNames::Lines(written.lines), ..answered }))
 }
 
-/// Rows of tokens, one behind the other.
+/// Rows of tokens, one after the other.
 pub(super) struct Ragged {
     tokens: Vec<u32>,
     /// Where each begins, and where the last one ends.
@@ -289,7 +289,7 @@ impl Store for Answered {
         rows.fill(1, |at, out| {
             *out = number(match at.checked_sub(1) {
                 None => Some(&self.start),
-                // Behind the last target nothing counts.
+                // After the last target nothing counts.
                 Some(before) => answer.get(before).filter(|_| at < answer.len()),
             });
         });

@@ -35,14 +35,14 @@ pub fn end(options: &TextOptions, tokenizer: Option<&Tokenizer>, vocabulary: usi
 /// Where documents of a row of tokens end.
 #[derive(Debug, Clone, Copy)]
 pub enum Ends<'a> {
-    /// With a token. The next one begins with it, unless documents are `begun` by tokens of their own: the model learns to write it behind a document, and to
-    /// begin one behind it.
+    /// With a token. The next one begins with it, unless documents are `begun` by tokens of their own: the model learns to write it after a document, and to
+    /// begin one after it.
     Token { end: u32, begun: bool },
-    /// Behind so many tokens each, ascending.
+    /// After so many tokens each, ascending.
     Places(&'a [usize]),
 }
 
-/// The documents of a row of tokens: of each, which tokens the model is given. It learns the one behind each.
+/// The documents of a row of tokens: of each, which tokens the model is given. It learns the one after each.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -73,7 +73,7 @@ pub fn documents(tokens: &Tokens, ends: Ends) -> Result<Vec<Range<usize>>> {
     Ok(found)
 }
 
-/// Takes the documents that begin behind the first `cut` tokens out of all, but at least one of them, and not all.
+/// Takes the documents that begin after the first `cut` tokens out of all, but at least one of them, and not all.
 ///
 /// # Errors
 /// There is only one.

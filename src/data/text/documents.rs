@@ -149,7 +149,7 @@ impl Documents {
         })
     }
 
-    /// All of its texts, one behind the other, and where each ends.
+    /// All of its texts, one after the other, and where each ends.
     ///
     /// # Errors
     /// A file cannot be read, or has changed.

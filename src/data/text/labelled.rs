@@ -270,7 +270,7 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, notes: 
     }
 }
 
-/// Texts as tokens, one behind the other.
+/// Texts as tokens, one after the other.
 pub struct Texts {
     tokens: Vec<u32>,
     /// Where each begins, and where the last one ends.

@@ -45,7 +45,7 @@ pub struct Loaded {
 struct Text<'a> {
     path: &'a Path,
     tokens: Arc<Tokens>,
-    /// Behind how many tokens its files end, if documents are kept apart.
+    /// After how many tokens its files end, if documents are kept apart.
     file_ends: Vec<usize>,
     /// What the user should know of it.
     notes: Vec<String>,
@@ -346,7 +346,7 @@ fn whole(documents: &Documents, path: &Path) -> Result<(Read, Vec<usize>)> {
     Ok((Read::Text(text), ends))
 }
 
-/// The tokens of a text whose files end at `ends`; and behind how many of them each does, if documents are kept apart.
+/// The tokens of a text whose files end at `ends`; and after how many of them each does, if documents are kept apart.
 fn encoded(
     (text, called): (&Read, &str),
     ends: Vec<usize>,

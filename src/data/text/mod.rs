@@ -108,7 +108,7 @@ pub fn answer_of(split: &Split, sample: usize) -> Result<Vec<u32>> {
     Ok(numbers.into_iter().map_while(|number| u32::try_from(number).ok()).collect())
 }
 
-/// The tokens of a sample's prompt, and the targets behind it, where those that are `ignored` do not count.
+/// The tokens of a sample's prompt, and the targets after it, where those that are `ignored` do not count.
 ///
 /// # Errors
 /// It cannot be read, or has no such targets.
@@ -381,7 +381,7 @@ impl TextCodec {
 }
 
 impl Samples {
-    /// Whether each position of a sample predicts the token behind it.
+    /// Whether each position of a sample predicts the token after it.
     pub fn predicts_next_tokens(&self) -> bool {
         match self {
             Samples::Windows { .. } | Samples::Prompted { .. } => true,

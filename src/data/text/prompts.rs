@@ -21,7 +21,7 @@ pub const ENDS: [&str; 10] = [
     "<|end|>",
 ];
 
-/// The tokens of a prompt behind `begin`, those that texts begin with. Of one without a text: `begin` alone, or the first of `ends`, the tokens that end texts, or a new line.
+/// The tokens of a prompt after `begin`, those that texts begin with. Of one without a text: `begin` alone, or the first of `ends`, the tokens that end texts, or a new line.
 ///
 /// # Errors
 /// It has a character that has no token, which `called` names.
@@ -138,7 +138,7 @@ impl Prompts {
         let prompt =
             of_own(tokenizer, [&prompt, text], &of_text, &|| self.of_prompt((tokenizer, end), &prompt, &of_text))?;
         let mut rest = of_own(tokenizer, [&rest, answer], &of_answer, &|| tokenizer.encode(&rest, &of_answer))?;
-        // A template for conversations may write it itself, and something behind it that is never come to.
+        // A template for conversations may write it itself, and something after it that is never come to.
         match rest.iter().rposition(|token| *token == end).filter(|_| self.chat.is_some()) {
             Some(at) => rest.truncate(at + 1),
             None => rest.push(end),
@@ -147,7 +147,7 @@ impl Prompts {
     }
 
     /// The token that ends answers: `named`, or the one that the template for conversations writes behind `answered`, or the first that ends texts in the tokenizer, or one
-    /// of its own behind all others.
+    /// of its own after all others.
     ///
     /// # Errors
     /// The tokenizer does not have the one that is named.

@@ -126,7 +126,7 @@ pub(super) fn center(state: &State, text: &str, width: usize, fill: char) -> Res
     pad(state, text, [before, missing - before], fill)
 }
 
-/// A text whose letters behind anything else than a letter are large, and all others small.
+/// A text whose letters after anything else than a letter are large, and all others small.
 fn title(text: &str) -> String {
     let (mut titled, mut in_word) = (String::with_capacity(text.len()), false);
     for letter in text.chars() {

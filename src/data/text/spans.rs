@@ -29,7 +29,7 @@ pub struct Spans {
 pub struct Span {
     /// Its first word.
     pub start: usize,
-    /// The word behind its last.
+    /// The word after its last.
     pub end: usize,
     /// Its kind, by number.
     pub kind: usize,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a block.
 const BLOCK: usize = 1 << 20;
 
-/// Bytes behind a wanted place among which a better one is looked for.
+/// Bytes after a wanted place among which a better one is looked for.
 const NEAR: usize = 1 << 16;
 
 /// Where a text may be cut so that its tokens stay the same.
@@ -93,7 +93,7 @@ impl Stretch {
         self.range.end - self.range.start
     }
 
-    /// The place at or behind byte `at` where it may be cut; between any two characters, if there is none near.
+    /// The place at or after byte `at` where it may be cut; between any two characters, if there is none near.
     fn place(&self, at: u64, cut: Cut) -> Result<u64> {
         if cut == Cut::Bytes {
             return Ok(at);

@@ -218,7 +218,7 @@ pub fn sentence_bytes(codec: &TextCodec, words: Vec<String>, called: &str) -> Re
 /// The position of the first token of each word of a sentence.
 type Places = Vec<Option<usize>>;
 
-/// Sentences as tokens, one behind the other.
+/// Sentences as tokens, one after the other.
 struct Tagged {
     tokens: Vec<u32>,
     /// The tag of each token.

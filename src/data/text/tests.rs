@@ -90,13 +90,13 @@ fn a_sample_is_tokens_and_those_behind_them() {
         ..options(path, Choice::Characters, 2)
     })))
     .unwrap();
-    // Six to train on, a b c a b c: two windows and the one behind the second. Five to validate on, a b c a b.
+    // Six to train on, a b c a b c: two windows and the one after the second. Five to validate on, a b c a b.
     assert_eq!((set.train.len(), set.val.len()), (2, 2));
     let codec = TextCodec::of(&set.spec).unwrap().unwrap();
     assert_eq!((codec.vocabulary, codec.fields() == set.spec.fields), (3, true));
     let [(_, _, fields)] = &batches(&set.val, 2, false)[..] else { panic!("two samples") };
     assert_eq!(fields[..], [vec![0, 1, 2, 0], vec![1, 2, 0, 1]]);
-    // Windows of training begin elsewhere, and the target is the token behind all the same.
+    // Windows of training begin elsewhere, and the target is the token after all the same.
     for (_, _, fields) in batches(&set.train, 1, true) {
         assert_eq!(fields[0][1], fields[1][0]);
         assert!(fields[0].iter().zip(&fields[1]).all(|(token, next)| (token + 1) % 3 == *next), "{fields:?}");
@@ -448,7 +448,7 @@ fn classes_have_the_order_that_is_named() {
     assert!(labels(Some(&["1", "2"]), "a,0\nb,1\n").unwrap_err().contains("has the class `0`"));
 }
 
-/// Where a window may begin in training: at its usual place, or up to a window less one token behind it, as far as the text goes.
+/// Where a window may begin in training: at its usual place, or up to a window less one token after it, as far as the text goes.
 #[test]
 fn windows_begin_anywhere_in_training() {
     let folder = tempfile::tempdir().unwrap();
@@ -464,7 +464,7 @@ fn windows_begin_anywhere_in_training() {
             seen.insert(i32::from_ne_bytes(slot[..4].try_into().unwrap()));
         }
     }
-    // Ten tokens are three windows and the token behind the last, which stays where it is.
+    // Ten tokens are three windows and the token after the last, which stays where it is.
     let all = first.iter().map(|seen| seen.iter().copied().collect::<Vec<_>>()).collect::<Vec<_>>();
     assert_eq!(all, [vec![0, 1, 2], vec![3, 4, 5], vec![6]]);
 }

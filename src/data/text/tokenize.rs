@@ -27,7 +27,7 @@ const VERSION: i32 = 7;
 /// Texts, and how they become tokens.
 pub struct Tokenizing {
     tokenizer: Tokenizer,
-    /// The token that stands behind each file or document.
+    /// The token that stands after each file or document.
     end: Option<u32>,
     cut: Cut,
     /// What is trained on, and what is held out.
@@ -127,7 +127,7 @@ impl Tokenizing {
     }
 
     /// Writes the tokens of some texts, and gives back how many they are: bare numbers of 16 bits, as nanoGPT has them, where those suffice; else
-    /// numbers of 32 bits behind the header of llm.c. `seen` hears how many bytes of text have become tokens.
+    /// numbers of 32 bits after the header of llm.c. `seen` hears how many bytes of text have become tokens.
     ///
     /// # Errors
     /// A text cannot be read, or is not UTF-8; the file cannot be written.
@@ -298,7 +298,7 @@ fn utf8<'a>(path: &Path, at: u64, block: &'a [u8]) -> Result<Cow<'a, str>> {
     })
 }
 
-/// The texts in a column of tables, the only one of each that has texts if none is named; of the rows behind `held_out` of all text a second list is made.
+/// The texts in a column of tables, the only one of each that has texts if none is named; of the rows after `held_out` of all text a second list is made.
 fn documents(paths: &[PathBuf], column: Option<&str>, held_out: Option<f64>) -> Result<[Vec<Texts>; 2]> {
     let all = paths.iter().map(|path| Documents::open(path, column, "--column")).collect::<Result<Vec<_>>>()?;
     let bytes: u64 = all.iter().map(Documents::bytes).sum();

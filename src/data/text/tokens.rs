@@ -74,7 +74,7 @@ impl Tokens {
         self
     }
 
-    /// Those of a file, or of all that `path` stands for, one behind the other: bare numbers of 16 bits, as nanoGPT writes them, or with the header of
+    /// Those of a file, or of all that `path` stands for, one after the other: bare numbers of 16 bits, as nanoGPT writes them, or with the header of
     /// llm.c.
     ///
     /// # Errors
@@ -287,7 +287,7 @@ fn places<T: PartialEq>(all: &[T], one: T, first: usize, take: &mut dyn FnMut(us
     }
 }
 
-/// Writes tokens into a field of whole numbers, and `filling` behind them.
+/// Writes tokens into a field of whole numbers, and `filling` after them.
 ///
 /// # Errors
 /// A file cannot be read, or has a token that a vocabulary of so many does not have.

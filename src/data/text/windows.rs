@@ -35,14 +35,14 @@ pub enum Order {
     Streams(usize),
 }
 
-/// The fields of samples: `context` tokens, and of each the one behind it.
+/// The fields of samples: `context` tokens, and of each the one after it.
 pub fn fields(context: usize, vocabulary: usize) -> Vec<Field> {
     let kind = || FieldKind::Tokens(Classes::at_least(vocabulary));
     let input = Field { kind: kind(), ..Field::numbers(INPUTS, DType::I32, [context]) };
     vec![input, Field::target(TARGETS, kind(), [context])]
 }
 
-/// The same where batches have lengths: tokens, how many of them are the sample's, and of each the one behind it, where that is a target.
+/// The same where batches have lengths: tokens, how many of them are the sample's, and of each the one after it, where that is a target.
 pub fn fields_of_lengths(lengths: &[usize], vocabulary: usize) -> Vec<Field> {
     let longest = lengths.last().copied().unwrap_or(1);
     let kind = || FieldKind::Tokens(Classes::at_least(vocabulary));

@@ -72,7 +72,7 @@ fn stays_in_a_word(token: &Value) -> bool {
     !text.is_empty() && !text.contains(char::is_whitespace) && (is_marked || !takes)
 }
 
-/// Whether characters are changed without regard to what stands behind such a space.
+/// Whether characters are changed without regard to what stands after such a space.
 fn keeps_spaces(normalizer: &Value) -> bool {
     let list = |key: &str| normalizer[key].as_array().is_some_and(|all| all.iter().all(keeps_spaces));
     match normalizer["type"].as_str() {

@@ -77,7 +77,7 @@ impl Tokenizer {
         json.tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(pair))
     }
 
-    /// The token that stands between two texts, where the tokenizer puts none there: one behind all that it has.
+    /// The token that stands between two texts, where the tokenizer puts none there: one after all that it has.
     pub fn separator(&self) -> Option<u32> {
         (self.added(true) == 0).then(|| self.vocabulary() as u32)
     }

@@ -231,7 +231,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// The next regular file; `None` at the end.
     fn next(&mut self) -> Result<Option<Member>> {
-        // What headers of their own say of the file behind them.
+        // What headers of their own say of the file after them.
         let (mut long_name, mut long_size) = (None, None);
         loop {
             let at = self.at;

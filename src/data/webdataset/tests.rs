@@ -279,7 +279,7 @@ fn no_archive_that_is_cut_off_is_shorter_in_silence() {
                 assert!(set.notes.iter().any(|note| note.contains("if it was cut off")), "{length} bytes");
                 noted += 1;
             }
-            // Only the empty blocks behind the last sample are lacking.
+            // Only the empty blocks after the last sample are lacking.
             Ok(_) => assert!(length >= whole.len() - 1024, "{length} bytes"),
         }
     }

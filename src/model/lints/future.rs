@@ -6,7 +6,7 @@ use crate::data::text::samples_of;
 use crate::graph::{Graph, Node, Op};
 use std::collections::HashSet;
 
-/// How an operation sees the tokens behind each, and what to do about it.
+/// How an operation sees the tokens after each, and what to do about it.
 fn look(graph: &Graph, node: &Node) -> Option<[&'static str; 2]> {
     match &node.op {
         // What is added to the scores may be a mask.

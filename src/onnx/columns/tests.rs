@@ -168,7 +168,7 @@ fn features(graph: &proto::Graph, inputs: HashMap<String, Matrix>) -> Matrix {
     known.remove(&last).unwrap()
 }
 
-/// A table of a trained model, with the layers behind it.
+/// A table of a trained model, with the layers after it.
 struct Table {
     codec: TableCodec,
     model: proto::Model,

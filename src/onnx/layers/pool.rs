@@ -15,7 +15,7 @@ struct Windows {
 
 impl Windows {
     /// What stands at the ends of an input so that there are as many windows as PyTorch has: with `ceil_mode` more than at the
-    /// beginnings, and never a window that begins behind the input, which runtimes disagree about.
+    /// beginnings, and never a window that begins after the input, which runtimes disagree about.
     fn ends(&self, input: &[usize], output: &[usize]) -> Vec<usize> {
         let end = |i: usize| {
             let covers = self.dilation[i] * (self.kernel[i] - 1) + 1;
@@ -38,7 +38,7 @@ impl Windows {
     }
 }
 
-/// The positions of window `i` of `output` adaptive ones: the first, and the one behind the last.
+/// The positions of window `i` of `output` adaptive ones: the first, and the one after the last.
 fn adaptive(i: usize, input: usize, output: usize) -> (usize, usize) {
     (i * input / output, ((i + 1) * input).div_ceil(output))
 }

@@ -73,7 +73,7 @@ impl Translator<'_> {
         made
     }
 
-    /// The parameters of a layer, gates in ONNX's order, one behind the other, and the directions one above the other.
+    /// The parameters of a layer, gates in ONNX's order, one after the other, and the directions one above the other.
     fn both(&mut self, node: &LayerNode, of: &Stack, layer: usize, names: &[&str]) -> String {
         let ends = ["", "_reverse"].into_iter().take(of.directions);
         let directions: Vec<String> = ends
@@ -97,7 +97,7 @@ impl Translator<'_> {
         self.joined(&directions, 0)
     }
 
-    /// Values one behind the other in an axis.
+    /// Values one after the other in an axis.
     pub(super) fn joined(&mut self, parts: &[String], axis: i64) -> String {
         self.graph.joined(parts, axis)
     }

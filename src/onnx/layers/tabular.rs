@@ -166,7 +166,7 @@ impl Translator<'_> {
         self.graph.op("Clip", &[&part, &low, &high], [])
     }
 
-    /// Ranges of the second axis, one behind the other.
+    /// Ranges of the second axis, one after the other.
     fn cut(&mut self, x: &str, ranges: &[Range<usize>]) -> String {
         let parts: Vec<String> = ranges.iter().map(|range| self.graph.slice(x, 1, range.start, range.end)).collect();
         self.joined(&parts, 1)

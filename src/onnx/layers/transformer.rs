@@ -293,7 +293,7 @@ impl Translator<'_> {
                 self.graph.op("Div", &[&sum, &lengths], [])
             }
             (PoolMode::Last, Some(lengths)) => {
-                // Of the positions of a text the one that has no other behind it.
+                // Of the positions of a text the one that has no other after it.
                 let (own, _) = self.seen(&lengths, &[0, 1, 1], length, 0.0);
                 let (others, _) = self.seen(&lengths, &[0, 1, 1], length, 1.0);
                 let last = self.graph.op("Xor", &[&own, &others], []);

@@ -63,7 +63,7 @@ pub struct Asked {
     pub echo: bool,
     /// Pieces are sent as they come.
     pub stream: bool,
-    /// How many tokens there were is sent behind them.
+    /// How many tokens there were is sent after them.
     pub usage: bool,
 }
 

@@ -33,7 +33,7 @@ pub struct Form {
     pub prompt_tokens: usize,
     /// What stands before each text.
     pub echo: Vec<String>,
-    /// How many tokens there were is sent behind the pieces.
+    /// How many tokens there were is sent after the pieces.
     pub usage: bool,
 }
 

@@ -15,7 +15,7 @@ pub const LONGEST: usize = 1 << 20;
 /// A table has at most as many bytes.
 const MOST_CSV: u64 = 4 << 30;
 
-/// Columns before the figures, and behind them.
+/// Columns before the figures, and after them.
 const FIRST: [&str; 5] = ["kind", "epoch", "step", "loss", "lr"];
 const LAST: [&str; 7] =
     ["seconds", "samples_per_s", "memory_allocated", "memory_reserved", "memory_peak", "unreadable", "val_unreadable"];

@@ -135,7 +135,7 @@ pub struct Run<'a> {
     pub empty: Option<HostBuffer>,
     /// What writes texts where the run evaluates.
     pub texts: Option<Texts>,
-    /// Whether any rank was asked to stop, as all ranks have exchanged behind the update that was just made.
+    /// Whether any rank was asked to stop, as all ranks have exchanged after the update that was just made.
     pub any_stopped: Option<bool>,
 }
 

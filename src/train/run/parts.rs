@@ -145,7 +145,7 @@ fn note(unread: &mut Unread, met: &[Unreadable], samples: usize) -> Result<()> {
     unread.note(met, samples).map(|_| ()).map_err(|error| Unusable(error.to_string()).into())
 }
 
-/// Takes in the batches of a rank, one behind the other, of these sizes.
+/// Takes in the batches of a rank, one after the other, of these sizes.
 fn add_batches(scores: &mut Scores, mut outputs: &[u8], mut targets: &[u8], sizes: &[u8]) -> Result<()> {
     for size in sizes.as_chunks::<8>().0.as_chunks::<3>().0 {
         let [samples, of_outputs, of_targets] = size.map(|number| u64::from_ne_bytes(number) as usize);

@@ -41,7 +41,7 @@ impl Run<'_> {
         (start as u64).min(group)..(end as u64).min(group)
     }
 
-    /// Whether any rank was asked to stop. Behind an update all ranks have exchanged that already.
+    /// Whether any rank was asked to stop. After an update all ranks have exchanged that already.
     pub(super) fn is_interrupted(&mut self, interrupt: &AtomicBool) -> Result<bool> {
         if let Some(stopped) = self.any_stopped.take() {
             return Ok(stopped);

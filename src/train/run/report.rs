@@ -32,7 +32,7 @@ pub enum Verbosity {
 /// Time between two lines of the log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Time between two updates of the figures behind the bar.
+/// Time between two updates of the figures after the bar.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
 /// Shows a run.
@@ -321,7 +321,7 @@ impl State<'_> {
         format!("{} samples/s", figure(self.rate, usize::from(self.rate < 10.0), 9))
     }
 
-    /// The text behind the bar, with ranks: what matters most has the lowest.
+    /// The text after the bar, with ranks: what matters most has the lowest.
     fn parts(&self) -> Vec<(u8, String)> {
         let share = 100 * self.done / self.samples.max(1);
         let parts = [

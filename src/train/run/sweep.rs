@@ -107,7 +107,7 @@ pub const ENOUGH: usize = 20;
 
 /// The rate at which the smoothed loss falls fastest with the logarithm of the rate; `None` if it does not fall, or too little has
 /// been tried. The first tenth and the last twentieth do not count: the mean has not settled yet, or the loss has begun to rise. Nor does
-/// what comes behind the lowest loss: where it has grown out of bounds, or nearly, it falls again by no merit of the rate.
+/// what comes after the lowest loss: where it has grown out of bounds, or nearly, it falls again by no merit of the rate.
 pub fn steepest(tried: &[Tried]) -> Option<Tried> {
     if tried.len() < ENOUGH {
         return None;

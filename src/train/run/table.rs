@@ -45,7 +45,7 @@ pub struct Table {
     heads: Vec<String>,
 }
 
-/// What stands behind the row of the best epoch.
+/// What stands after the row of the best epoch.
 const BEST: &str = "best";
 
 impl Table {

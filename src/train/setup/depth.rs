@@ -61,7 +61,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// Whether a group has the name of a copy of a block: a number, or one behind `_`.
+/// Whether a group has the name of a copy of a block: a number, or one after `_`.
 fn is_numbered(name: &str) -> bool {
     let number = name.rsplit('_').next().unwrap_or_default();
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())

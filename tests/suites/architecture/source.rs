@@ -22,7 +22,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The folders of the program's packages whose modules are named as those of one. What stands on others comes behind them.
+/// The folders of the program's packages whose modules are named as those of one. What stands on others comes after them.
 pub const PROGRAM: [&str; 3] = ["crates/core/src", "crates/engine/src", "src"];
 
 /// The folder of the CPU kernels, which name themselves without the engine.

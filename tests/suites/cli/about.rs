@@ -144,7 +144,7 @@ fn files_of_a_run_agree_however_it_went_on() {
 #[test]
 fn the_remains_of_a_run_that_was_cut_off_are_noted() {
     let place = run();
-    // Lines were written, and no checkpoint behind them.
+    // Lines were written, and no checkpoint after them.
     place.ok("train c.toml --quiet --out full --pause-after 1");
     place.ok("verify full");
     let more = "{\"kind\":\"step\",\"step\":11,\"epoch\":2,\"loss\":0.5,\"lr\":0.1}\n";
@@ -278,7 +278,7 @@ fn each_file_that_does_not_agree_is_named() {
     found("config.toml", "is no TOML");
     fs::remove_file(place.path("r/config.toml")).unwrap();
     found("config.toml", "");
-    // The metrics: a line that is none, one that is gone, one that was changed, one that came behind.
+    // The metrics: a line that is none, one that is gone, one that was changed, one that came after.
     let text = place.read("r/metrics.jsonl");
     let lines: Vec<&str> = text.lines().collect();
     let write = |lines: &[&str]| place.write("r/metrics.jsonl", lines.join("\n") + "\n");

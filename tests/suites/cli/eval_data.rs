@@ -4,7 +4,7 @@ use super::ranked::config;
 use super::support::Place;
 use serde_json::Value;
 
-/// As many lines as are wanted, of words in an order of their own, each with a label behind it if it is to have one.
+/// As many lines as are wanted, of words in an order of their own, each with a label after it if it is to have one.
 fn lines(count: usize, seed: usize, label: bool) -> String {
     let words = ["lake", "stone", "horse", "moon", "bee", "apple", "river"];
     let line = |i: usize| {

@@ -267,7 +267,7 @@ fn thawing_is_a_second_run_from_the_first_ones_weights() {
         assert_eq!(first.tensors["1.weight"].data, start.tensors["1.weight"].data);
         assert_ne!(first.tensors["2.running_mean"].data, start.tensors["2.running_mean"].data, "statistics still move");
         assert_ne!(last.tensors["1.weight"].data, start.tensors["1.weight"].data);
-        // Stopped before, at and behind the place where it thaws, it is the same.
+        // Stopped before, at and after the place where it thaws, it is the same.
         for steps in [half - 1, half, half + 1] {
             place.ok(&format!("train one.toml --quiet --force --out r --set train.max_steps={steps}"));
             place.ok("train one.toml --quiet --out r --resume --set train.max_steps=1000");

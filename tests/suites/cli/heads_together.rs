@@ -150,7 +150,7 @@ fn seeds_answer_for_all_heads() {
     }
 }
 
-/// A table has the columns of each head behind those of the main target.
+/// A table has the columns of each head after those of the main target.
 #[test]
 fn rows_of_an_evaluation_have_all_heads() {
     let place = place(HEADS, "");

@@ -90,7 +90,7 @@ fn a_cache_that_claims_gigabytes_is_made_anew() {
     super::support::assert_same_runs((&place, "a"), (&place, "b"));
 }
 
-/// A run's lines with a hole behind them that is larger than the memory of the process.
+/// A run's lines with a hole after them that is larger than the memory of the process.
 #[test]
 fn lines_of_a_run_are_read_one_by_one() {
     let place = Place::new();

@@ -119,7 +119,7 @@ fn ranks_that_differ_are_refused_before_the_first_step() {
     assert!(done.iter().all(|done| done.code == Some(0)), "{done:?}");
 }
 
-/// A file with another byte behind its end is another build that computes the same.
+/// A file with another byte after its end is another build that computes the same.
 #[test]
 fn another_build_is_refused() {
     let place = Place::with(&config("epochs = 1", ""));

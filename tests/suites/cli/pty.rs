@@ -243,7 +243,7 @@ fn a_profile_folds_on_a_terminal() {
     assert_eq!(place.run("bench c.toml --all").code, Some(2), "of a profile alone");
 }
 
-/// Behind the bar of an epoch stands the figure of the evaluation before it, and not the best one so far.
+/// After the bar of an epoch stands the figure of the evaluation before it, and not the best one so far.
 #[test]
 fn a_bar_shows_the_newest_figure() {
     // From the second epoch on the rate is far too large, so that the first epoch stays the best.

@@ -126,7 +126,7 @@ fn what_comes_next_is_learnt_and_predicted_for_each_series() {
     let kept = place.ok("predict r last.csv --keep-columns --format csv").out;
     assert!(kept.starts_with("hour,machine,count,value_count_1,value_count_2,value_count_3\n199,"), "{kept}");
     assert_eq!(kept.lines().count(), 3, "{kept}");
-    // Figures by the rows behind a window, and all windows with what came.
+    // Figures by the rows after a window, and all windows with what came.
     let evaluated = place.ok("eval r --predictions p.csv").out;
     assert!(evaluated.contains("count_1") && evaluated.contains("count_3"), "{evaluated}");
     // The last 100 rows are held out: 50 hours of each machine, 48 of them with three hours in them.

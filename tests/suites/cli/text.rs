@@ -345,7 +345,7 @@ fn own_sentences_become_a_classifier_in_two_commands() {
     let last = place.metrics("r").into_iter().rev().find(|line| line["val_accuracy"].is_number()).unwrap();
     assert_eq!(last["val_accuracy"], 1.0, "{last}");
     assert_eq!(place.ok("eval r --json --predictions rows.csv").json()["metrics"]["accuracy"], 1.0);
-    // The first row of the file is its line 2, behind the names of the columns.
+    // The first row of the file is its line 2, after the names of the columns.
     let rows = place.read("rows.csv");
     let mut lines: Vec<u32> = rows.lines().filter_map(|row| row.split(',').nth(1)?.parse().ok()).collect();
     lines.sort_unstable();

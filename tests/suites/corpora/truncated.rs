@@ -150,7 +150,7 @@ fn what_was_cut_off_is_never_taken_for_whole() {
             let path: PathBuf = folder("corpus", name).join(of);
             assert!(files(&folder("corpus", name)).contains(&path), "{}", path.display());
             let mut whole = fs::read(&path).expect("readable");
-            // Behind a zero stands a text for the tokenizer.
+            // After a zero stands a text for the tokenizer.
             if let Some(end) = whole.iter().position(|byte| *byte == 0).filter(|_| name == "tokenizer") {
                 whole.truncate(end);
             }

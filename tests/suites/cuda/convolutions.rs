@@ -14,7 +14,7 @@ pub const CONV: Conv2d = Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1,
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Way {
     Forward,
-    /// With an activation behind it.
+    /// With an activation after it.
     Activated(Activation),
     Input,
     Weight,

@@ -73,7 +73,7 @@ fn captured_or_not_and_in_whatever_order_a_run_gives_the_same_bits() {
     }
 }
 
-/// In every precision, and with updates that are a program of their own behind two micro-batches, or two shards.
+/// In every precision, and with updates that are a program of their own after two micro-batches, or two shards.
 #[test]
 fn captured_or_not_every_precision_and_micro_batches_give_the_same_bits() {
     if !emulator::ready() {
@@ -124,7 +124,7 @@ fn each_wait_between_streams_is_needed() {
     }
 }
 
-/// The steps behind a loss that is not finite are enqueued before anybody can know; they change nothing.
+/// The steps after a loss that is not finite are enqueued before anybody can know; they change nothing.
 #[test]
 fn nothing_changes_after_a_loss_that_is_not_finite() {
     if !emulator::ready() {
@@ -135,7 +135,7 @@ fn nothing_changes_after_a_loss_that_is_not_finite() {
     let path = root().join("configs/linear_regression.toml");
     let experiment = config::load(&path, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
     let outcome = |steps: Steps| steps.experiment(&experiment, &CudaBackend::new(0).unwrap());
-    // One batch is spoilt, and those behind it are sound: without more ado their losses would be finite again.
+    // One batch is spoilt, and those after it are sound: without more ado their losses would be finite again.
     let before = outcome(Steps::new(2, 8));
     let after = outcome(Steps { spoilt: Some(2), ..Steps::new(12, 8) });
     assert!(after.losses[..2] == before.losses && before.losses.iter().all(|loss| loss.is_finite()));

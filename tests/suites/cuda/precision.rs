@@ -41,7 +41,7 @@ fn losses_are_those_of_single_precision_but_for_rounding() {
         let single = run(name, "fp32", 1, &CpuBackend::new(Some(2)).unwrap());
         for (precision, unit) in PRECISIONS {
             let mixed = run(name, precision, 2, &cuda(precision, true));
-            // A product of two rounded factors is off by two units, and a loss behind a few layers by a few of those.
+            // A product of two rounded factors is off by two units, and a loss after a few layers by a few of those.
             let allowed = 8.0 * unit * single.losses[0];
             let error = (single.losses[0] - mixed.losses[0]).abs();
             assert!(error <= allowed, "{name}, {precision}: the loss is off by {error}, {allowed} allowed");
@@ -120,7 +120,7 @@ const AUTOCAST: [(&str, [f64; 2]); 8] = [
 ];
 
 /// The relative error of every parameter's gradient in the first step, against single precision on the CPU: what rounding
-/// does to a layer and to all behind it. Prints a table. With other numbers, the errors may be twice PyTorch's.
+/// does to a layer and to all after it. Prints a table. With other numbers, the errors may be twice PyTorch's.
 #[test]
 fn errors_of_gradients_by_layer() {
     if !emulator::ready() {

@@ -253,7 +253,7 @@ fn sums(ranks: usize, hows: &[(&str, How)]) {
     }
 }
 
-/// A rank that fails while the others wait for what it would send: at the end of a run, or behind each launch.
+/// A rank that fails while the others wait for what it would send: at the end of a run, or after each launch.
 fn gone((_, how): (&str, How)) {
     let (begins, hears) = mpsc::channel::<()>();
     let (begins, hears) = (Mutex::new(begins), Mutex::new(hears));

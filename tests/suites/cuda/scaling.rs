@@ -107,7 +107,7 @@ impl Training {
         StepInputs { lr: 1e-3, lr_floor: 0.0, grad_scale, seed: self.experiment.seed, micro_step: self.step }
     }
 
-    /// The update behind micro-batches.
+    /// The update after micro-batches.
     fn update(&mut self) {
         self.session.wait_slot(0).unwrap();
         let inputs = self.inputs(Spoilt::Nothing);
@@ -144,7 +144,7 @@ fn bits(losses: &[f32]) -> Vec<u32> {
 }
 
 /// Steps of the run below, of which some are given gradients that no scale makes fit. The scale grows after 2000 updates in a
-/// row, so that there is room for one growth behind the last of them.
+/// row, so that there is room for one growth after the last of them.
 const STEPS: u64 = 2300;
 const OVERFLOWS: [u64; 4] = [3, 150, 151, 200];
 
@@ -204,7 +204,7 @@ fn the_loss_scale_keeps_its_rule_over_thousands_of_steps() {
 }
 
 /// A loss that is not finite, in any micro-batch of an update: parameters, moments, counters, running statistics and the
-/// loss scale are those of before, whatever is enqueued behind it.
+/// loss scale are those of before, whatever is enqueued after it.
 #[test]
 fn nothing_is_left_of_an_update_whose_loss_is_not_finite() {
     if !emulator::ready() {

@@ -1,5 +1,5 @@
 //! The commands of the guide are run: the blocks `sh` of a page one after the other, in a folder that has the files they name.
-//! A block that cannot be run here says why behind its language: `sh skip network`.
+//! A block that cannot be run here says why after its language: `sh skip network`.
 
 use std::fs;
 use std::path::Path;

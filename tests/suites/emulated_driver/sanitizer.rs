@@ -22,7 +22,7 @@ enum Arguments {
     X,
     /// x and y of 128 floats, `right`.
     XY,
-    /// x, which is only read, and y, each of so many floats of one allocation, one behind the other; how many; `right`.
+    /// x, which is only read, and y, each of so many floats of one allocation, one after the other; how many; `right`.
     Count(usize),
 }
 

@@ -25,7 +25,7 @@ pub struct Operation {
     pub other: String,
 }
 
-/// A part of a name, and which characters behind it differ.
+/// A part of a name, and which characters after it differ.
 type Mark = (&'static str, fn(char) -> bool);
 
 /// What comes before the number of a process in a name, or before what distinguishes a temporary folder.

@@ -18,7 +18,7 @@ struct Cut {
     /// Operations done by then.
     after: usize,
     content: Content,
-    /// The run must not be behind this step: a command had waited until that was durable.
+    /// The run must not be after this step: a command had waited until that was durable.
     promised: Option<u64>,
     /// Only the files are looked at; the run is not continued.
     brief: bool,

@@ -65,7 +65,7 @@ fn stamp(module: &str, family: &[u32]) -> String {
     )
 }
 
-/// The unpacked file: its head, and the code behind it.
+/// The unpacked file: its head, and the code after it.
 fn pack(stamp: &str, parts: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut text = format!("{stamp}\n");
     parts.iter().for_each(|(architecture, code)| text += &format!("sm_{architecture} {}\n", code.len()));

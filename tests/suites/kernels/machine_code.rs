@@ -100,7 +100,7 @@ fn parse(text: &str) -> Vec<Code> {
         let at = code.instructions.len();
         code.instructions.push(instruction.trim_end_matches(';').to_owned());
         let target = rest.split_once("`(").and_then(|(_, label)| label.split_once(')')).map(|(label, _)| label);
-        // What leads to itself stands behind the kernel's end.
+        // What leads to itself stands after the kernel's end.
         if instruction.starts_with("BRA")
             && let Some(first) = target.and_then(|label| labels.get(label)).filter(|first| **first < at)
         {

@@ -159,7 +159,7 @@ impl Case {
         self
     }
 
-    /// The case of its operation with `act` behind it; without gradients, since groups have no gradient rule.
+    /// The case of its operation with `act` after it; without gradients, since groups have no gradient rule.
     pub fn activated(mut self, act: Option<Activation>) -> Self {
         self.operands.iter_mut().for_each(|o| o.wrt = false);
         let outputs = self.outputs().len();

@@ -157,7 +157,7 @@ fn run_times(times: usize, backend: &dyn Backend, built: &Built) -> BTreeMap<Val
     results
 }
 
-/// True for a group that adds up products of its operands, perhaps with an activation behind them.
+/// True for a group that adds up products of its operands, perhaps with an activation after them.
 fn is_sum(op: &Fused) -> bool {
     let (head, rest) = op.steps.split_first().expect("a group has steps");
     let first = matches!(

@@ -269,7 +269,7 @@ fn kept_positions(op: Attention) {
             }
             assert_eq!(at, LENGTH);
         }
-        // What lies behind a position has no influence: it is written again.
+        // What lies after a position has no influence: it is written again.
         for (first, new) in [([70, 0], 5), ([3, 5], 1), ([0, 6], 40), ([40, 46], 9)] {
             let found = kept.next(qkv, first, new);
             check(&found, first, new, kept.backend.as_ref());

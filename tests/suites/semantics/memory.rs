@@ -55,7 +55,7 @@ fn replay(program: &Program) {
     let check = |memory: &BTreeMap<usize, (usize, usize)>, v: ValueId, part: usize, at: &str| {
         let start = place(v, part);
         let end = start + graph.value(v).bytes();
-        // What was written in parts is there in parts, one behind the other; and a part of what was written at once is there with it.
+        // What was written in parts is there in parts, one after the other; and a part of what was written at once is there with it.
         let mut reached = start;
         while reached < end {
             let found = memory.range(..=reached).next_back().map(|(_, found)| *found);
@@ -158,7 +158,7 @@ fn batch(backend: &CpuBackend, plan: &Plan, seed: u64) -> HostBuffer {
                 (0..n).map(|_| draw.below(256) as u8).collect()
             }
             Input::Field(0) => (0..n).flat_map(|_| (draw.normal() as f32).to_ne_bytes()).collect(),
-            // Classes or, where texts have them, lengths; and then the tags of words, or answers and the tokens behind theirs.
+            // Classes or, where texts have them, lengths; and then the tags of words, or answers and the tokens after theirs.
             Input::Field(_) => (0..n).flat_map(|_| (least + draw.below(3) as i32).to_ne_bytes()).collect(),
             Input::Schedule => [0.01f32, 0.5, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),
             Input::Averaging => [0.1f32, -1.0, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),

@@ -250,7 +250,7 @@ fn fusions_change_no_bit() {
         let removed = unchanged_by(true, |graph| join(graph, &[name]));
         assert!(removed > least as usize, "`{name}`: only {removed} nodes were removed");
     }
-    // One after the other, behind the pass that leaves less for them.
+    // One after the other, after the pass that leaves less for them.
     let removed = unchanged_by(true, |graph| {
         simplify(graph);
         join(graph, &["fold", "pool", "residual", "fuse", "norm_grad", "chain"]);
@@ -271,7 +271,7 @@ fn what_is_computed_again_changes_no_bit() {
         });
         assert!(added.get() > GRAPHS as usize / 3, "{recompute:?}: only {} nodes were added", added.get());
     }
-    // In front of it the pass that is cheap, and behind it fusions.
+    // In front of it the pass that is cheap, and after it fusions.
     unchanged_by(true, |graph| {
         simplify(graph);
         let patterns = ["fold", "pool", "residual", "fuse", "norm_grad", "chain"];

@@ -247,7 +247,7 @@ fn what_is_computed_again_has_the_same_bits() {
     }
 }
 
-/// Convolutions of several sizes, with pooling behind every second one: that of a stage's end joins its convolution.
+/// Convolutions of several sizes, with pooling after every second one: that of a stage's end joins its convolution.
 #[test]
 fn a_net_like_vgg() {
     let conv = |n: usize| format!("{{ type = 'conv2d', out_channels = {n}, kernel_size = 3, padding = 1 }}, 'relu',");
@@ -264,7 +264,7 @@ fn a_net_like_vgg() {
     net("vgg_bn", "[3, 18, 22]", &layers, &effective);
 }
 
-/// Batch norm between a convolution and its activation, sums, pooling behind an activation behind a sum, and two norms
+/// Batch norm between a convolution and its activation, sums, pooling after an activation after a sum, and two norms
 /// over images as PyTorch orders them, whose changes of order cancel.
 #[test]
 fn a_residual_net_with_batch_norm() {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-/// The file that is compiled in place of a kernel file: the file itself, behind what it needs, and its kernels' names.
+/// The file that is compiled in place of a kernel file: the file itself, after what it needs, and its kernels' names.
 pub fn source(header: &Path, file: &Path, kernels: &[String]) -> String {
     // Within a namespace of its own, as a module's functions are its own on a GPU: helpers of one name in two files would
     // otherwise be taken for one function when all are linked. The header has included what belongs outside.

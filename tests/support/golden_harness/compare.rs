@@ -20,7 +20,7 @@ const LR: f64 = 1e-9;
 const CHANGE: f64 = 1e-3;
 /// Buffers: norm of the difference, relative to the norm.
 const BUFFER: f64 = 5e-6;
-/// Losses in bf16: a product of two rounded factors is off by two units, and a loss behind a few layers by a few of those.
+/// Losses in bf16: a product of two rounded factors is off by two units, and a loss after a few layers by a few of those.
 const MIXED_LOSS: f64 = 8.0 / 256.0;
 /// Whole architectures, whose many layers add up their rounding: largest difference, relative to the largest number.
 const DEEP: f64 = 1e-4;

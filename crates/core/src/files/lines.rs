@@ -41,7 +41,7 @@ impl<R: BufRead> Lines<R> {
         Ok((kept > 0).then_some(line))
     }
 
-    /// Goes on behind the end of a line; bytes until there.
+    /// Goes on after the end of a line; bytes until there.
     fn pass_over(&mut self) -> io::Result<u64> {
         let mut passed = 0;
         loop {

@@ -101,7 +101,7 @@ fn called_like(path: &Path) -> Result<Option<Vec<PathBuf>>> {
     glob::matches(path).map(Some)
 }
 
-/// Writes out the first brace of `text`, and those behind it.
+/// Writes out the first brace of `text`, and those after it.
 fn expand(text: &str, all: &mut Vec<String>) -> Result<()> {
     let Some((before, rest)) = text.split_once('{') else {
         let fits = all.len() < MAX && (all.len() + 1) * text.len() <= MAX_BYTES;

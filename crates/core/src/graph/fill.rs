@@ -49,7 +49,7 @@ pub enum Fill {
         width: usize,
         /// How many numbers have a draw together.
         run: usize,
-        /// How many numbers of a row are in runs; those behind have draws of their own.
+        /// How many numbers of a row are in runs; those after have draws of their own.
         until: usize,
     },
     /// 1 or −1, one as often as the other.

@@ -181,7 +181,7 @@ impl Graph {
         Graph::default()
     }
 
-    /// The value behind `id`.
+    /// The value after `id`.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]
     }

@@ -37,7 +37,7 @@ pub fn assign(buffers: &[Buffer]) -> (Vec<usize>, usize) {
     best.unwrap_or_default()
 }
 
-/// Gives every buffer a place of its own behind `start`; returns the offsets, and where the last one ends.
+/// Gives every buffer a place of its own after `start`; returns the offsets, and where the last one ends.
 pub fn in_a_row(buffers: &[Buffer], start: usize) -> (Vec<usize>, usize) {
     let mut at = start;
     let offsets = buffers

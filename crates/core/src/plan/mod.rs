@@ -104,7 +104,7 @@ pub struct Plan {
     pub transient_bytes: usize,
     /// Layout of a batch slot.
     pub slot: SlotLayout,
-    /// Layout of what a program reads of each further shard, where it computes several together: these follow the slot of the first one, one behind the other.
+    /// Layout of what a program reads of each further shard, where it computes several together: these follow the slot of the first one, one after the other.
     pub beside: SlotLayout,
     /// The most shards that a program computes together.
     pub together: usize,

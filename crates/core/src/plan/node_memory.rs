@@ -8,7 +8,7 @@ use crate::graph::{Graph, Role};
 pub struct NodeMemory {
     /// Scratch bytes of a run.
     pub workspace: usize,
-    /// The scratch bytes may be in use until the run ends, by what goes on beside the nodes behind it. All such nodes of a program use the same memory, one
+    /// The scratch bytes may be in use until the run ends, by what goes on beside the nodes after it. All such nodes of a program use the same memory, one
     /// after the other.
     pub lasts: bool,
     /// What may be kept from run to run.

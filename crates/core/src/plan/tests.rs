@@ -126,11 +126,11 @@ fn weights_are_kept_in_programs_that_leave_them_alone() {
     }));
 }
 
-/// Workspace that lasts: all nodes that have it share it, and nothing behind the first of them takes it.
+/// Workspace that lasts: all nodes that have it share it, and nothing after the first of them takes it.
 #[test]
 fn workspace_that_lasts_is_not_shared_until_the_end() {
     let (vars, mut g, _) = chain();
-    // Large values behind it, which would fit in what is free by then.
+    // Large values after it, which would fit in what is free by then.
     let mut last = *g.nodes[g.nodes.len() - 1].outputs.first().unwrap();
     g.values[last.index()].role = Role::Temporary;
     for _ in 0..3 {

@@ -152,7 +152,7 @@ pub struct Columns {
     pub tile: usize,
 }
 
-/// Copies columns, each tile's rows side by side: column by column, as they lie far apart. The two do not overlap. What lies behind
+/// Copies columns, each tile's rows side by side: column by column, as they lie far apart. The two do not overlap. What lies after
 /// a tile's rows, up to whole vectors, is of no meaning.
 pub struct CopyColumns;
 
@@ -247,7 +247,7 @@ mod tests {
                         }
                     }
                 }
-                // Nothing behind the room of the last column's rows.
+                // Nothing after the room of the last column's rows.
                 let end = (tiles - 1) * tile + (len - 1) * to_step + to_step.max(level.lanes());
                 assert!(to[end..].iter().all(|x| *x == -1.0), "{level}: {rows} rows in {tiles}");
             }

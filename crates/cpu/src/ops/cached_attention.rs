@@ -132,7 +132,7 @@ fn add_rows<S: Simd, const ROWS: usize>(s: S, sizes: Sizes, weights: &[f32], val
 
 vectorised! {
     /// Adds a block of kept `keys` and `values`, at most [`BLOCK`] rows, to the sums of the new position with the queries `q`, which is
-    /// `ahead` positions behind the first of them; each position takes the head's slope from its scores.
+    /// `ahead` positions after the first of them; each position takes the head's slope from its scores.
     fn attend<'a, S>(
         s, sizes: Sizes, slopes: &'a [f32], ahead: i64, q: &'a [f32], keys: &'a [f32], values: &'a [f32], scores: &'a mut [f32], sums: &'a mut Sums<'a>,
     ) {

@@ -1,4 +1,4 @@
-//! Element-wise operations one behind the other, a block of elements at a time: what lies between them stays in L1.
+//! Element-wise operations one after the other, a block of elements at a time: what lies between them stays in L1.
 
 use super::dropout::{Draws, mask};
 use super::elementwise::{FromFloats, ToFloats, apply, apply_grad, combine};

@@ -35,7 +35,7 @@ impl NodeKernel for EmbeddingKernel {
     }
 }
 
-/// Ids, one behind the other when they are sorted, whose gradients a task adds up.
+/// Ids, one after the other when they are sorted, whose gradients a task adds up.
 const BLOCK: usize = 64;
 
 /// [`EmbeddingGrad`]: the places of the ids are sorted by id, places of the same id in order. Blocks of the sorted list are cut into runs of the

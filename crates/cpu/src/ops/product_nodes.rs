@@ -17,7 +17,7 @@ use crate::simd::SimdLevel;
 
 /// A forward product: operands `x`, `w`, the bias if there is one, and those of what is behind.
 pub struct Forward<K> {
-    /// The product, and the activation behind it.
+    /// The product, and the activation after it.
     pub kernel: K,
     /// Operand 2 is a bias.
     pub bias: bool,
@@ -115,7 +115,7 @@ macro_rules! steps {
 steps!(LinearKernel, LinearGradInputKernel, LinearGradWeightKernel);
 steps!(Conv2dKernel, Conv2dGradInputKernel, Conv2dGradWeightKernel);
 
-/// Batch normalisation behind a convolution, as in evaluation: a factor and a summand for each channel.
+/// Batch normalisation after a convolution, as in evaluation: a factor and a summand for each channel.
 pub struct Folded {
     /// The normalisation.
     pub norm: Norm,
@@ -151,7 +151,7 @@ impl Folded {
     }
 }
 
-/// A convolution with batch normalisation behind it.
+/// A convolution with batch normalisation after it.
 pub struct ConvNorm {
     /// The convolution, with the normalisation among what is behind it.
     pub conv: Forward<Conv2dKernel>,
@@ -185,7 +185,7 @@ impl NodeKernel for ConvNorm {
     }
 }
 
-/// A convolution with max-pooling behind it: operands `x`, `w`, and the bias if there is one.
+/// A convolution with max-pooling after it: operands `x`, `w`, and the bias if there is one.
 pub struct ConvMaxPool {
     /// The convolution.
     pub kernel: Conv2dMaxPoolKernel,

@@ -115,7 +115,7 @@ impl Kernel for Moments<'_> {
 const TOGETHER: usize = 4;
 
 impl Moments<'_> {
-    /// `V` vectors of columns from `c` on, each of `n` columns, added to what is there. The column behind them.
+    /// `V` vectors of columns from `c` on, each of `n` columns, added to what is there. The column after them.
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn columns_from<S: Simd, const V: usize>(&mut self, s: S, c: usize, n: usize) -> usize {
@@ -219,7 +219,7 @@ impl<F: Function> Kernel for Dots<'_, F> {
 }
 
 impl<F: Function> Dots<'_, F> {
-    /// `V` vectors of columns from `c` on, the last of `n` columns. The column behind them.
+    /// `V` vectors of columns from `c` on, the last of `n` columns. The column after them.
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn columns_from<S: Simd, const V: usize>(&mut self, s: S, c: usize, n: usize) -> usize {

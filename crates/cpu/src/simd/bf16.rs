@@ -58,7 +58,7 @@ impl Bf16Unit {
         if self == Bf16Unit::Avx512 { 4 } else { 16 }
     }
 
-    /// Whether it reads no terms behind the last ones of a sum. Others need zeros there.
+    /// Whether it reads no terms after the last ones of a sum. Others need zeros there.
     pub fn leaves_out_terms(self) -> bool {
         self == Bf16Unit::Avx512
     }

@@ -17,7 +17,7 @@ fn in_memory(numbers: &[f32]) -> Vec<bf16> {
     numbers.iter().map(|x| bf16::from_bits(rounded(*x))).collect()
 }
 
-/// In each width of source, residual and result: the bits of a kernel of floats on the same numbers, its results rounded at the end, behind activations that
+/// In each width of source, residual and result: the bits of a kernel of floats on the same numbers, its results rounded at the end, after activations that
 /// are bounds and those that are not. Of the cases every third.
 #[test]
 fn operands_in_either_width() {

@@ -306,7 +306,7 @@ pub trait Executable: Send {
 
     /// Adds to `into` the losses of the runs of training programs since the last call, oldest first: of those runs that are
     /// known to be done or, with `wait`, of all. A run whose loss is not finite changes no parameters; neither do those
-    /// that were enqueued behind it before it could be known.
+    /// that were enqueued after it before it could be known.
     ///
     /// # Errors
     /// The device failed.

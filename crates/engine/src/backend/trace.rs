@@ -39,7 +39,7 @@ pub enum Detail {
 /// When a piece of work was done. The spans of a track do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
-    /// The step, from 0. [`Work::Losses`] has the last one that it was begun behind.
+    /// The step, from 0. [`Work::Losses`] has the last one that it was begun after.
     pub step: usize,
     /// The program.
     pub program: usize,

@@ -54,7 +54,7 @@ fn joints(graph: &Graph) -> Vec<usize> {
     (0..graph.nodes.len()).filter(|at| is_joint(&graph.nodes[*at])).collect()
 }
 
-/// The nodes before joint number `at`, and behind the one before it.
+/// The nodes before joint number `at`, and after the one before it.
 fn between(joints: &[usize], at: usize, nodes: usize) -> Range<usize> {
     let first = at.checked_sub(1).map_or(0, |before| joints[before] + 1);
     first..joints.get(at).copied().unwrap_or(nodes)

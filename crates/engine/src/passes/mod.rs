@@ -44,7 +44,7 @@ pub struct Pass {
 
 /// All passes, in order.
 pub static PIPELINE: [Pass; 13] = [
-    // Activations behind the pooling that follows them.
+    // Activations after the pooling that follows them.
     Pass {
         name: "reorder",
         optional: true,
@@ -142,7 +142,7 @@ fn message_of(result: Result<(), ShapeError>) -> Result<(), String> {
     result.map_err(|e| e.to_string())
 }
 
-/// The names of all passes, in the order in which they run, with those of patterns behind `fusions`. If `optional`, only those that may be left out.
+/// The names of all passes, in the order in which they run, with those of patterns after `fusions`. If `optional`, only those that may be left out.
 pub fn names(patterns: &[&'static str], optional: bool) -> Vec<&'static str> {
     let mut names = Vec::new();
     for pass in PIPELINE.iter().filter(|pass| pass.optional || !optional) {

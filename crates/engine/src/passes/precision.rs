@@ -5,7 +5,7 @@
 //! - *Lower precision*: `linear`, `conv2d`, its transpose and `scaled_dot_product_attention`. Input and weight are cast to the
 //!   16-bit type, and so are the results. The bias of a transposed convolution is a sum of its own, and is rounded, too.
 //! - *Single precision*: `layer_norm`, `group_norm`, `local_response_norm`, `softmax`, `log_softmax`, attention to kept positions (which are `F32`), the steps of
-//!   recurrent layers (behind the product with their input, a `linear`), losses and metrics. Operands are cast to `F32`.
+//!   recurrent layers (after the product with their input, a `linear`), losses and metrics. Operands are cast to `F32`.
 //! - *Widest type*: sums, products, `concat`. If one operand is `F32`, all others are cast to it.
 //! - All others take what they are given: activations, pooling, dropout, batch normalisation (whose parameters and
 //!   statistics are `F32` whatever its input is), the rows of a table (`F32`, as every parameter), and what only moves elements.
@@ -106,7 +106,7 @@ impl Autocast<'_> {
         Ok(done)
     }
 
-    /// The type of `value` to those that take what they are given: that of the result behind the host's copy.
+    /// The type of `value` to those that take what they are given: that of the result after the host's copy.
     fn given(&self, value: ValueId) -> DType {
         let host = self.graph.value(value).role == Role::Output && self.casts.contains_key(&(value, self.half));
         if host { self.half } else { self.graph.value(value).dtype }

@@ -10,7 +10,7 @@ use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
 /// Whether the device does a group on these operands at once.
 pub type AtOnce<'a> = dyn Fn(&Op, &Vec<&Value>) -> bool + 'a;
 
-/// Lets the gradient of an activation behind batch normalisation compute the normalised value once more from what the gradient
+/// Lets the gradient of an activation after batch normalisation compute the normalised value once more from what the gradient
 /// of the normalisation reads anyway, where the device does these three at once. The value then has one reader, the
 /// activation, and needs no memory where those two are one operation as well. The result of an activation that clamps, by which
 /// its gradient would go else, is read once less.
@@ -38,7 +38,7 @@ fn for_gradients(graph: &mut Graph, at_once: &AtOnce) {
         node.outputs.push(value);
         graph.nodes[*at].inputs[0] = value;
     }
-    // All at once: to move the nodes behind for each of them takes long where there are many.
+    // All at once: to move the nodes after for each of them takes long where there are many.
     let mut nodes = Vec::with_capacity(graph.nodes.len() + found.len());
     let mut found = found.into_iter().peekable();
     for (at, node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {

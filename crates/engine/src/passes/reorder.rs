@@ -1,4 +1,4 @@
-//! The reordering pass: activations move behind the max-pooling that follows them, where there is less to do.
+//! The reordering pass: activations move after the max-pooling that follows them, where there is less to do.
 
 use crate::graph::{Graph, Op, Role};
 
@@ -20,7 +20,7 @@ pub fn reorder(graph: &mut Graph) {
             let (dtype, shape) = (value.dtype, value.shape.clone());
             let raw = graph.add_value(dtype, shape, Role::Temporary);
             readers.push(1);
-            // The activation moves behind the pooling, which moves up by one.
+            // The activation moves after the pooling, which moves up by one.
             graph.nodes[before..=at].rotate_left(1);
             let [pool, activation] = &mut graph.nodes[at - 1..=at] else { return };
             pool.inputs[0] = activation.inputs[0];
@@ -32,7 +32,7 @@ pub fn reorder(graph: &mut Graph) {
     }
 }
 
-/// The node before the pooling `at` that can move behind it: an activation that never decreases, whose result no other
+/// The node before the pooling `at` that can move after it: an activation that never decreases, whose result no other
 /// node reads.
 fn activation_before(graph: &Graph, readers: &[usize], at: usize) -> Option<usize> {
     let Op::MaxPool2d(_) = graph.nodes[at].op else { return None };

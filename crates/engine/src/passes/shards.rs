@@ -241,7 +241,7 @@ pub(super) fn norm(
     graph.add1(NormOfSquares {}, &[schedule, squares])
 }
 
-/// Has the sums over ranks begun while the rank computes its last shard: behind the sums of each bucket, from where the pass `update_early` moves them up.
+/// Has the sums over ranks begun while the rank computes its last shard: after the sums of each bucket, from where the pass `update_early` moves them up.
 ///
 /// # Errors
 /// None, unless there is a bug.
@@ -342,7 +342,7 @@ impl ShardSums {
         Ok(())
     }
 
-    /// Gives all shards the statistics and figures, from the sums over them, behind the update.
+    /// Gives all shards the statistics and figures, from the sums over them, after the update.
     ///
     /// # Errors
     /// None, unless there is a bug.

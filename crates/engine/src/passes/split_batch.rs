@@ -38,7 +38,7 @@ pub(crate) fn divide(graph: &mut Graph, line: usize, choose: impl FnOnce(&[Work]
     split.graph.nodes = split.nodes;
 }
 
-/// For every value whether it consists of samples, one behind the other: what comes with the batch, and what is made of each sample by itself. And for every
+/// For every value whether it consists of samples, one after the other: what comes with the batch, and what is made of each sample by itself. And for every
 /// node whether it can be divided.
 fn samples_in(graph: &Graph, samples: usize) -> (Vec<bool>, Vec<bool>) {
     let comes_with = |value: &Value| matches!(value.role, Role::Input(Input::Field(_) | Input::Shares));
@@ -61,7 +61,7 @@ fn samples_in(graph: &Graph, samples: usize) -> (Vec<bool>, Vec<bool>) {
     (of_batch, splits)
 }
 
-/// For every value the places of the nodes that read it; a result of the program is read behind the last one.
+/// For every value the places of the nodes that read it; a result of the program is read after the last one.
 fn read_at(graph: &Graph) -> Vec<Vec<usize>> {
     let mut at = vec![Vec::new(); graph.values.len()];
     for (place, node) in graph.nodes.iter().enumerate() {

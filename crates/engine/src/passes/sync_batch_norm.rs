@@ -1,6 +1,6 @@
 //! Batch normalisation over all shards of a step (`torch.nn.SyncBatchNorm`): its statistics, and the sums of its gradient, become sums over shards.
 //!
-//! Behind each sum a shard must know those of all others, so a program that has these operations computes all shards of a rank together ([`super::lockstep`]).
+//! After each sum a shard must know those of all others, so a program that has these operations computes all shards of a rank together ([`super::lockstep`]).
 
 use super::shards::{place, sums_like};
 use crate::graph::op::{

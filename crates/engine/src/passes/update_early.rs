@@ -16,7 +16,7 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
     let root = graph.roots();
     let nodes = std::mem::take(&mut graph.nodes);
     let moves: Vec<bool> = nodes.iter().map(|n| can_move(&n.op, updates_apart)).collect();
-    // For every value, the position behind the last node so far that touches its memory.
+    // For every value, the position after the last node so far that touches its memory.
     let mut touched = vec![0; graph.values.len()];
     // For every position, the parts that move there.
     let mut arrivals: Vec<Vec<Part>> = (0..=nodes.len()).map(|_| Vec::new()).collect();

@@ -34,7 +34,7 @@ pub struct Answers {
 
 /// A sample.
 pub struct Sample {
-    /// What is put out, for all that is learnt one behind the other.
+    /// What is put out, for all that is learnt one after the other.
     pub output: Vec<f32>,
     /// What should be, likewise; classes are whole numbers.
     pub target: Vec<f32>,
@@ -125,7 +125,7 @@ impl Answers {
         }
     }
 
-    /// What stands one behind the other in an output.
+    /// What stands one after the other in an output.
     pub fn parts(&self) -> Vec<(Task, usize)> {
         self.learnt.iter().map(|target| (target.loss.task(), target.widths[0])).collect()
     }

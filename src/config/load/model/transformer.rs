@@ -126,7 +126,7 @@ impl Writer<'_> {
         layers
     }
 
-    /// What `body` makes of its input is added to it, with the normalisation before or behind.
+    /// What `body` makes of its input is added to it, with the normalisation before or after.
     fn part(&self, norm: &str, mut body: Vec<LayerNode>) -> Vec<LayerNode> {
         let options = LayerNorm {
             normalized_dims: 1,

@@ -11,7 +11,7 @@ use crate::config::text::spelling::{list, shorten};
 
 /// What the names of the tensors of an optimizer begin with in checkpoints, before a dot.
 const OF_OPTIMIZER: &str = "optimizer";
-/// The same of some other tensors of training, which have one name behind the dot.
+/// The same of some other tensors of training, which have one name after the dot.
 const OF_TRAINING: [&str; 3] = ["grad_scaler", "metrics", "carried"];
 /// What most sources call what a model takes.
 const INPUTS: &str = "inputs";

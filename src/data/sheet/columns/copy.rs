@@ -91,7 +91,7 @@ impl Copied {
         Ok(u64::try_from(group.context("there are more rows than the file has")?.num_rows())?)
     }
 
-    /// Whether a row, from 0, is in a group behind that of the rows that were taken.
+    /// Whether a row, from 0, is in a group after that of the rows that were taken.
     ///
     /// # Errors
     /// There is no such row.

@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom};
 const MOST: usize = 100;
 /// Levels of other values, as the decoder has it.
 const MOST_OF_VALUES: usize = 64;
-/// Bytes behind the footer: its length, and what a file ends with.
+/// Bytes after the footer: its length, and what a file ends with.
 const END: u64 = 8;
 
 /// Refuses a file whose columns are nested too deep. What is no Parquet file at all is left to the decoder, which says so.

@@ -215,7 +215,7 @@ fn deltas(buf: &[u8], at: usize) -> Option<(u64, usize)> {
         let widths = buf.get(at..at.checked_add(usize::try_from(parts).ok()?)?)?;
         at += widths.len();
         for width in widths {
-            // Parts behind the last number have no bytes, whatever their width says.
+            // Parts after the last number have no bytes, whatever their width says.
             if left == 0 {
                 break;
             }

@@ -275,7 +275,7 @@ proptest! {
     }
 }
 
-/// Rows that go into another file, with a column of its own behind them.
+/// Rows that go into another file, with a column of its own after them.
 #[test]
 fn a_copy_has_the_types_and_values_of_the_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ pub enum Meaning {
     Unsigned,
     /// 16 bits of a floating-point number.
     Half,
-    /// Whole numbers, of which so many digits stand behind the point.
+    /// Whole numbers, of which so many digits stand after the point.
     Decimal(usize),
     /// Days since 1970-01-01.
     Date,

@@ -167,7 +167,7 @@ impl ColumnWriter {
         ColumnWriter::behind(None, names, first)
     }
 
-    /// The same with these columns behind all those of another file.
+    /// The same with these columns after all those of another file.
     ///
     /// # Errors
     /// Two columns have one name.
@@ -208,7 +208,7 @@ impl ColumnWriter {
         if self.rows >= ROWS { self.write_group() } else { Ok(()) }
     }
 
-    /// Takes a row that stands behind row `number` of the other file, which comes behind all that were taken.
+    /// Takes a row that stands after row `number` of the other file, which comes after all that were taken.
     ///
     /// # Errors
     /// As [`ColumnWriter::add`]; the other file cannot be read.

@@ -18,7 +18,7 @@ a,2026-01-02,2,2,yes
 a,2026-01-05,5,5,yes
 ";
 
-/// Windows of two rows, and one row behind them.
+/// Windows of two rows, and one row after them.
 fn options(place: &Place, target: &[&str]) -> TableOptions {
     let plain = Encoding::Number { scaling: Scaling::None, fill: Fill::Zero, bins: 8 };
     let rule = |name: &str| Rule { pattern: name.into(), choice: Choice::Encode(plain) };
@@ -93,7 +93,7 @@ fn several_rows_of_several_columns_are_learnt_column_by_column() {
     assert_eq!(names, ["sold_1", "sold_2", "sold_3", "cost_1", "cost_2", "cost_3"]);
 }
 
-/// The rows behind a window say which part it is of; a window between two parts is of none. What is fitted is of the rows of training.
+/// The rows after a window say which part it is of; a window between two parts is of none. What is fitted is of the rows of training.
 #[test]
 fn no_window_of_training_learns_a_row_that_is_held_out() {
     let rows: String = (0..40).map(|i| format!("{i},{}\n", if i < 30 { i } else { 1000 })).collect();
@@ -181,7 +181,7 @@ fn times_with_a_zone_are_points_in_time() {
     let set = of(&rows);
     assert_eq!((all(&set.train, 0), all(&set.train, 1)), (vec![vec![0., 1., 2.]], vec![vec![3.]]));
     assert!(!set.notes.iter().any(|note| note.contains("zone")), "the model takes no dates: {:?}", set.notes);
-    // The first cell with a zone comes behind others, and in another piece than most.
+    // The first cell with a zone comes after others, and in another piece than most.
     let apart = "2025-10-26T05:00:00-05:30,2\n2025-10-26T09:00:00,0\n2025-10-26T10:00:00Z,1\n2025-10-26T11:00:00,3\n";
     let set = of(apart);
     assert_eq!((all(&set.train, 0), all(&set.train, 1)), (vec![vec![0., 1., 2.]], vec![vec![3.]]));

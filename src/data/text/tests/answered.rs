@@ -25,7 +25,7 @@ fn answers_are_targets_token_by_token() {
     let folder = tempfile::tempdir().unwrap();
     let path = text(folder.path(), "t.csv", "answer,text\nba,abab\nab,ba\n,a\naaaaaa,b\n");
     let set = open(&Source::AnsweredTexts(Box::new(answered(path, Choice::Characters, &[[2, 3], [4, 4]])))).unwrap();
-    // a and b, and behind them the tokens that begin and end answers.
+    // a and b, and after them the tokens that begin and end answers.
     let codec = TextCodec::of(&set.spec).unwrap().unwrap();
     assert_eq!((codec.vocabulary, codec.fields() == set.spec.fields), (4, true));
     assert_eq!(set.spec.lengths, [Lengths::both(2, 3), Lengths::both(4, 4)]);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `w0` to `w9`, of which `w1` stands before each text and, if texts `end`, `w2` behind it.
+/// `w0` to `w9`, of which `w1` stands before each text and, if texts `end`, `w2` after it.
 fn tokenizer(folder: &Path, ends: bool) -> PathBuf {
     let words: serde_json::Map<_, _> = (0..10).map(|n| (format!("w{n}"), n.into())).collect();
     let special = |id: u32| serde_json::json!({ "id": format!("w{id}"), "ids": [id], "tokens": [format!("w{id}")] });
@@ -22,7 +22,7 @@ fn tokenizer(folder: &Path, ends: bool) -> PathBuf {
     text(folder, "tokenizer.json", json.to_string())
 }
 
-/// Two files as one text, and as documents with `w9` behind each.
+/// Two files as one text, and as documents with `w9` after each.
 fn of_files(folder: &Path) -> TextOptions {
     let json = tokenizer(folder, true);
     let texts = folder.join("texts");
@@ -36,7 +36,7 @@ fn of_files(folder: &Path) -> TextOptions {
 /// All tokens of a text.
 fn tokens(options: TextOptions) -> Vec<i32> {
     let set = open(&Source::Text(Box::new(TextOptions { val_path: Some(options.path.clone()), ..options }))).unwrap();
-    // Of one token each, with the one behind it.
+    // Of one token each, with the one after it.
     let samples = batches(&set.val, 1, false);
     let first = samples.iter().take(1).flat_map(|(_, _, fields)| fields[0].clone());
     first.chain(samples.iter().flat_map(|(_, _, fields)| fields[1].clone())).collect()

@@ -28,7 +28,7 @@ fn only_answers_are_targets() {
     let path = text(folder.path(), "t.csv", "answer,text\nba,ab\nb,aaaaaa\n,a\nabbbbbb,ab\nabbbbb,b\n");
     let options = PromptedOptions { template: Some(">{text}".into()), ..prompted(path, Choice::Characters, &[4, 6]) };
     let set = open(&Source::PromptedTexts(Box::new(options))).unwrap();
-    // `>`, a and b, and behind them the token that ends answers.
+    // `>`, a and b, and after them the token that ends answers.
     let codec = TextCodec::of(&set.spec).unwrap().unwrap();
     assert_eq!((codec.vocabulary, codec.fields() == set.spec.fields), (4, true));
     assert_eq!(set.spec.lengths, [Lengths::first(4), Lengths::first(6)]);
@@ -38,7 +38,7 @@ fn only_answers_are_targets() {
     expect_note("2 of 4 answers are cut to 6 tokens");
     let all = batches(&set.train, 1, false);
     let of = |sample: u32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
-    // What is given, how much that is, and the targets: nothing of the prompt, nor behind the end.
+    // What is given, how much that is, and the targets: nothing of the prompt, nor after the end.
     assert_eq!(
         (of(0).0, &of(0).2),
         (Lengths::first(6), &vec![vec![0, 1, 2, 2, 1, 0], vec![5], vec![-7, -7, 2, 1, 3, -7]])
@@ -86,7 +86,7 @@ fn a_conversation_ends_with_the_token_that_its_template_writes() {
     let set = open(each, Some("[SEP]"), Some("cold")).unwrap();
     let (prompt, answer) = prompt_and_answer(&set.train, 0, -7).unwrap();
     assert_eq!(prompt, encoded("cold [SEP] [PAD] bread [SEP] [PAD] "));
-    // What stands behind the end is never come to.
+    // What stands after the end is never come to.
     assert_eq!(answer, encoded("soup [SEP]"));
     // A template that does not end an answer gets a token that does.
     let set = open("{% for m in messages %}{{ m.content }} {% endfor %}", Some("[MASK]"), None).unwrap();

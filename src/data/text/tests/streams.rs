@@ -18,7 +18,7 @@ fn streams_go_on_from_batch_to_batch() {
         ..options(path.clone(), Choice::Bytes, 3)
     };
     let set = open(&Source::Text(Box::new(own))).unwrap();
-    // 23 letters are two streams of 11, and the last one is left over; each has three pieces with one letter behind them.
+    // 23 letters are two streams of 11, and the last one is left over; each has three pieces with one letter after them.
     let train = letters(&set.train, 2);
     assert_eq!(train, [["abclmn", "bcdmno"], ["defopq", "efgpqr"], ["ghirst", "hijstu"]]);
     // 16 are three of 5.

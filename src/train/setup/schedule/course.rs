@@ -241,7 +241,7 @@ fn cosine(at: f64) -> f64 {
     0.5 * (1.0 + (std::f64::consts::PI * at).cos())
 }
 
-/// How far `t` lies behind the last restart, and how far that one lies before the next.
+/// How far `t` lies after the last restart, and how far that one lies before the next.
 fn since_restart(t: u64, first: u64, times: u64) -> (u64, u64) {
     if times == 1 {
         return (t % first, first);

@@ -41,7 +41,7 @@ fn what_is_too_large_is_refused() {
     image.write_to(&mut std::io::Cursor::new(&mut file), image::ImageFormat::Png).unwrap();
     let refused = server.image("/predict", &file);
     assert!(refused.status == 413 && refused.error().contains("101×50 pixels, and at most 5000"), "{refused:?}");
-    // The header of a small file that claims more: what the file has behind it, and whether it could have so many, is not looked at.
+    // The header of a small file that claims more: what the file has after it, and whether it could have so many, is not looked at.
     for side in [1000u32, 8000, 16_000, 20_000, 32_769, u32::MAX] {
         let mut bomb = file.clone();
         bomb[16..24].copy_from_slice(&[side.to_be_bytes(); 2].concat());

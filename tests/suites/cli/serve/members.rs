@@ -154,7 +154,7 @@ fn members_are_loaded_anew_together() {
         assert_eq!(rows(&server), before);
         place.fails("serve r --port 0", 1)
     };
-    // The first seed is of a training that was longer, as where that was cut off behind it.
+    // The first seed is of a training that was longer, as where that was cut off after it.
     let copy = |seed: &str| {
         fs::remove_dir_all(place.path(&format!("r/{seed}"))).unwrap();
         fs::rename(place.path(&format!("other/{seed}")), place.path(&format!("r/{seed}"))).unwrap();

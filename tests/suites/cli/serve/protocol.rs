@@ -11,7 +11,7 @@ fn infer(server: &Server, body: &Value) -> Reply {
     server.ask("POST", INFER, "", body.to_string().as_bytes())
 }
 
-/// A request with tensors behind its JSON.
+/// A request with tensors after its JSON.
 fn with_bytes(server: &Server, head: &Value, bytes: &[u8], length: Option<&str>) -> Reply {
     let head = head.to_string();
     let length = length.map_or_else(|| head.len().to_string(), str::to_owned);

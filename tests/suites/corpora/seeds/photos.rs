@@ -115,7 +115,7 @@ fn shards(list: &mut List) {
         let mut all = whole.clone();
         all[0][124..136].copy_from_slice(size);
         let mut bytes = headers(&all.concat());
-        // Claims and nothing behind them.
+        // Claims and nothing after them.
         bytes.truncate(1024);
         prefixed(b't', &bytes)
     };

@@ -205,7 +205,7 @@ pub fn tokens(data: &[u8]) -> bool {
     })
 }
 
-/// A `tokenizer.json`, and behind a zero byte a text.
+/// A `tokenizer.json`, and after a zero byte a text.
 pub fn tokenizer(data: &[u8]) -> bool {
     let mut parts = data.splitn(2, |byte| *byte == 0);
     let (json, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or(b"one two, \xc3\xa9\n"));
@@ -219,7 +219,7 @@ pub fn tokenizer(data: &[u8]) -> bool {
                 let passage = Passage::from(text.into_owned());
                 match tokenizer.encode_whole(&passage, 3, "the text") {
                     Ok(whole) => {
-                        // With those that the model expects before and behind a text.
+                        // With those that the model expects before and after a text.
                         let enough = whole.cut || whole.tokens.len() >= tokens.len().min(3);
                         assert!(whole.tokens.len() <= 3 && enough, "{tokens:?} {whole:?}");
                     }

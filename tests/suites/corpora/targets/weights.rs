@@ -45,7 +45,7 @@ pub fn safetensors(data: &[u8]) -> bool {
     with_file(&file(data), |path| read(path) | dataset(path))
 }
 
-/// The file of a header and of bytes behind a zero.
+/// The file of a header and of bytes after a zero.
 pub fn file(data: &[u8]) -> Vec<u8> {
     const MOST: u64 = 64 << 10;
     let (header, rest) = match data.iter().position(|b| *b == 0) {

@@ -40,7 +40,7 @@ fn programs(shards: Shards) -> (Arc<Variables>, [Graph; 2], ValueId, Vec<Deliver
         step.add(ShardBegin { reduce: reduce.clone() }, &of_step).unwrap();
         let of_update = operands(&mut update);
         update.add(reduce, &of_update).unwrap();
-        // What is computed behind it takes memory that the sums still use, if that is theirs no longer.
+        // What is computed after it takes memory that the sums still use, if that is theirs no longer.
         for _ in 0..ALIVE {
             let last = values[values.len() - 1];
             values.push(step.add1(Binary { kind: BinaryKind::Add }, &[last, x]).unwrap());
@@ -54,7 +54,7 @@ fn programs(shards: Shards) -> (Arc<Variables>, [Graph; 2], ValueId, Vec<Deliver
     (Arc::new(vars), [step, update], sum, deliveries)
 }
 
-/// What a rank gets and has computed in steps of so many shards: behind its last shard, if it has one in that step, and behind the update.
+/// What a rank gets and has computed in steps of so many shards: after its last shard, if it has one in that step, and after the update.
 fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<[Vec<Vec<u8>>; 2]> {
     let rank = backend.team().unwrap().rank();
     let (vars, graphs, computed, deliveries) = programs(shards);

@@ -93,7 +93,7 @@ fn norm(
     })
 }
 
-/// Every way that a convolution is computed, with normalisation behind it.
+/// Every way that a convolution is computed, with normalisation after it.
 fn normalised() -> Vec<Case> {
     let plain = Conv2d { bias: false, ..PLAIN };
     let same = Conv2d { padding: [1; 4], ..PLAIN };

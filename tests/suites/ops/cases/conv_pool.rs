@@ -49,7 +49,7 @@ fn cases_of(
     [forward, by_input, by_weight]
 }
 
-/// A convolution with the statistics of batch normalisation, pooling and `act` behind it.
+/// A convolution with the statistics of batch normalisation, pooling and `act` after it.
 fn normalised((conv, act): (Conv2d, Option<Activation>), x: [usize; 4], [o, kh, kw]: [usize; 3], affine: bool) -> Case {
     let (w, first) = ([o, kh, kw, x[3] / conv.groups], 2 + usize::from(conv.bias));
     let own = (first..first + 2 + 2 * usize::from(affine)).map(Source::Operand);

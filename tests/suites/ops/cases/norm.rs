@@ -267,7 +267,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Layer normalisation of 32-bit floats with casts from and to the type `half`, and batch normalisation in that type with a sum
-/// behind it.
+/// after it.
 pub fn with_casts(half: DType) -> Vec<Case> {
     let mut list = Vec::new();
     for (rows, length) in [(37, 128), (5, 64), (1030, 300)] {

@@ -1,5 +1,5 @@
 //! What is done to a result before it is written: every case of the operations that can, with a summand, and gradients by
-//! the input with a summand and with the gradient of a ReLU behind them.
+//! the input with a summand and with the gradient of a ReLU after them.
 
 use crate::case::{Case, Draw};
 use runner::graph::op::{
@@ -10,7 +10,7 @@ use runner::graph::{DType, Op, Shape};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 
-/// The operation, of that many operands and outputs, with a summand behind it, and its activation behind that.
+/// The operation, of that many operands and outputs, with a summand after it, and its activation after that.
 fn with_summand(op: &Op, operands: usize, outputs: usize) -> Option<Op> {
     let mut group = match op {
         Op::Fused(group) => group.clone(),

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(of(&Storage::conv_weight(8, 4, 1, 1)), made(32, 1, 1, 1, true));
         assert_eq!(of(&Storage::linear_after_flatten(6, [5, 4, 3])), made(1, 6, 60, 1, true));
         assert_eq!(of(&Storage::image(2, 5, 3)), made(1, 5, 3, 2, true));
-        // A convolution over sequences: rows are its channels, which lie behind the columns.
+        // A convolution over sequences: rows are its channels, which lie after the columns.
         let sequence = Storage { outside: Shape::from([8, 4, 3]), ..Storage::conv_weight(8, 4, 1, 3) };
         assert_eq!(of(&sequence), made(8, 3, 4, 1, false));
         let table = Storage { outside: Shape::from([9, 2]), view: Shape::from([9, 2]), perm: vec![1, 0] };

@@ -146,7 +146,7 @@ impl Attention {
 }
 
 /// The slope `m_h` of head `h` of `heads` (Press et al. 2022, *ALiBi*): of 2ᵏ heads `2^(−8 (h + 1) / 2ᵏ)`. Other numbers of heads have those of the next
-/// smaller power of two, and behind them every other one of twice that power, as in transformers' BLOOM.
+/// smaller power of two, and after them every other one of twice that power, as in transformers' BLOOM.
 pub fn alibi_slope(heads: usize, h: usize) -> f64 {
     let power = alibi_power(heads);
     let exponent = if h < power { 8.0 * (h + 1) as f64 } else { 4.0 * (2 * (h - power) + 1) as f64 };

@@ -12,7 +12,7 @@ pub struct BatchPart {
     pub parts: usize,
 }
 
-/// What all rounds have made, one behind the other. Operand: `x [N / parts, …]`. Output: `[N, …]`, of whose memory the operand is a part in each round.
+/// What all rounds have made, one after the other. Operand: `x [N / parts, …]`. Output: `[N, …]`, of whose memory the operand is a part in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchJoin {
     /// How many rounds there are.
@@ -64,7 +64,7 @@ impl OpRules for BatchJoin {
 
 impl Op {
     /// The operation for one of `parts` equal parts of a batch, if its result for a sample depends on that sample alone. `of_batch` marks the
-    /// operands that consist of samples, one behind the other. The others are the same for all samples. There is one of the first kind at least.
+    /// operands that consist of samples, one after the other. The others are the same for all samples. There is one of the first kind at least.
     pub fn of_part(&self, inputs: &[&Value], of_batch: &[bool], parts: usize) -> Option<Op> {
         let first_alone = || of_batch.iter().enumerate().all(|(i, batch)| *batch == (i == 0));
         let keeps = match self {

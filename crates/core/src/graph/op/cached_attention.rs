@@ -4,7 +4,7 @@ use super::{OpRules, Output, ShapeError, Value, arity, singles};
 use crate::graph::{DType, Shape};
 
 /// Attention as [`super::Attention`] with `causal`, of T new positions of each sample to those before and to themselves. Operands: `qkv
-/// [N, T, (heads + 2 · kv_heads) · d]`, in each row the queries, the keys and the values of the new positions, heads of `d` floats one behind
+/// [N, T, (heads + 2 · kv_heads) · d]`, in each row the queries, the keys and the values of the new positions, heads of `d` floats one after
 /// the other; the `keys` and `values [N, C, kv_heads · d]` of the positions so far, both updated in place; and `position [N]` (`I32`), how many
 /// these are. The others are `F32`. Output: `[N, T, heads · d]` (`F32`). Of several heads for one of the keys and values the neighbours share
 /// one (Ainslie et al. 2023, *GQA*).

@@ -56,7 +56,7 @@ pub struct GradSquares {
 /// The blocks of a gradient whose squares are summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GradBlocks {
-    /// The element that the sum of the first of them goes to; those of the others come behind it.
+    /// The element that the sum of the first of them goes to; those of the others come after it.
     pub first: usize,
     /// The elements of these blocks.
     pub part: Part,

@@ -109,7 +109,7 @@ impl Fused {
         Fused { steps, results: vec![StepOutput { step: 0, output: 0 }], in_place: None }
     }
 
-    /// With one more step behind the last; it is the only result.
+    /// With one more step after the last; it is the only result.
     pub fn then(mut self, op: impl Into<Op>, from: Vec<Source>) -> Self {
         self.steps.push(Step { op: op.into(), from });
         self.results = vec![StepOutput { step: self.steps.len() - 1, output: 0 }];
@@ -122,7 +122,7 @@ impl Fused {
         self
     }
 
-    /// `op`, which has that many operands, with `act` behind it.
+    /// `op`, which has that many operands, with `act` after it.
     pub fn activated(op: impl Into<Op>, operands: usize, act: Option<Activation>) -> Op {
         match act {
             Some(act) => Fused::of(op.into(), operands).then(ActivationOp { act }, vec![Source::Step(0)]).into(),

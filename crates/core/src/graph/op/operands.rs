@@ -27,7 +27,7 @@ macro_rules! operands {
                 0 $(+ $crate::graph::op::operands::operand!(count self, $op $(, $there)?))*
             }
 
-            /// Of one thing for each operand, which of them is whose. `all` may go on behind the operands: those of a group do.
+            /// Of one thing for each operand, which of them is whose. `all` may go on after the operands: those of a group do.
             pub fn operands<T: Copy>(&self, all: &[T]) -> $operands<T> {
                 let mut all = all.iter().copied();
                 let mut next = || all.next().expect("the shape rule has counted the operands");

@@ -8,13 +8,13 @@ use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, sin
 use crate::graph::{DType, Shape};
 
 /// What becomes of a state at a position. `x` is the input's part there, `r = W · h' + b` that of the state `h'` of the position before, `σ` the
-/// logistic function. Gates lie one behind the other, H numbers each, in the order of the formulas, which is PyTorch's.
+/// logistic function. Gates lie one after the other, H numbers each, in the order of the formulas, which is PyTorch's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
     /// Long short-term memory (Hochreiter & Schmidhuber 1997; Gers et al. 2000): `i = σ(x_i + r_i)`, `f = σ(x_f + r_f)`, `g = tanh(x_g + r_g)`,
     /// `o = σ(x_o + r_o)`, `c = f · c' + i · g`, `h = o · tanh(c)`.
     Lstm,
-    /// Gated recurrent unit (Cho et al. 2014), the reset behind the product: `r = σ(x_r + r_r)`, `z = σ(x_z + r_z)`, `n = tanh(x_n + r · r_n)`,
+    /// Gated recurrent unit (Cho et al. 2014), the reset after the product: `r = σ(x_r + r_r)`, `z = σ(x_z + r_z)`, `n = tanh(x_n + r · r_n)`,
     /// `h = (1 − z) · n + z · h'`.
     Gru,
     /// `h = tanh(x + r)` (Elman 1990).

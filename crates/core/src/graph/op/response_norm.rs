@@ -28,7 +28,7 @@ pub struct LocalResponseNormGrad {
 }
 
 impl LocalResponseNorm {
-    /// The neighbours of channel `c` of `channels`: of an even number, one more before it than behind it.
+    /// The neighbours of channel `c` of `channels`: of an even number, one more before it than after it.
     pub fn neighbours(&self, c: usize, channels: usize) -> Range<usize> {
         c.saturating_sub(self.size / 2)..(c + (self.size - 1) / 2 + 1).min(channels)
     }

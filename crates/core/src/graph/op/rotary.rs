@@ -5,7 +5,7 @@ use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, flo
 
 /// Turns the queries and keys of a packed operand by angles that depend on their positions, so that the products of both depend on the
 /// distance alone. Operands: `x [N, L, (heads + 2 · kv_heads) · d]`, in each row the queries, the keys and the values, heads of `d` floats one
-/// behind the other; the table `[C, d]` (`F32`), in row `p` the cosines of position `p`'s angles and then their sines, d/2 each
+/// after the other; the table `[C, d]` (`F32`), in row `p` the cosines of position `p`'s angles and then their sines, d/2 each
 /// ([`crate::graph::Fill::Rotations`]); and, if `position`, the position `[N]` (`I32`) of the first row of each sample, else 0. Output: as `x`,
 /// of its type.
 ///

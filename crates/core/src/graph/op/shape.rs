@@ -42,7 +42,7 @@ pub struct Pad {
     pub axis: usize,
     /// Zeros in front.
     pub before: usize,
-    /// Zeros behind.
+    /// Zeros after.
     pub after: usize,
 }
 

@@ -58,7 +58,7 @@ pub struct ShardBegin {
     pub reduce: ShardReduce,
 }
 
-/// Gives all ranks what belongs to each. Operands: tensors, which are updated in place. Their elements, one tensor behind the other, are cut into `parts`, of
+/// Gives all ranks what belongs to each. Operands: tensors, which are updated in place. Their elements, one tensor after the other, are cut into `parts`, of
 /// which none is in two tensors. With one rank nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardGather {

@@ -28,7 +28,7 @@ pub struct Block<'a> {
     pub runs: &'a [u32],
     /// Steps of each.
     pub steps: usize,
-    /// Terms of each stretch's last step, from 1 on: those behind them are zero in both factors, and a unit may leave them out. Only
+    /// Terms of each stretch's last step, from 1 on: those after them are zero in both factors, and a unit may leave them out. Only
     /// [`Bf16Unit::Avx512`] always does, also if `a` has others there.
     pub last: usize,
     /// The panel, from the block's first step on.

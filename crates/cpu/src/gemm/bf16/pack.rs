@@ -76,7 +76,7 @@ pub struct PairRows {
     pub terms: usize,
     /// Columns, at most [`PANEL`].
     pub columns: usize,
-    /// A tile of pairs for each 16 columns, one behind the other, padded with 0.
+    /// A tile of pairs for each 16 columns, one after the other, padded with 0.
     pub to: *mut u16,
 }
 

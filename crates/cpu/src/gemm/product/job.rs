@@ -215,7 +215,7 @@ impl Job<'_> {
         }
     }
 
-    /// Where the panel lies that the tiles behind these meet, or what it is copied from: nothing if there is none, or it is prefetched by the tiles.
+    /// Where the panel lies that the tiles after these meet, or what it is copied from: nothing if there is none, or it is prefetched by the tiles.
     fn lines(&self, block: &Block, panel: usize) -> Lines {
         let (p, spec) = (self.product, &self.product.spec);
         let (n, width, k) = (panel * p.tiles.columns(), p.tiles.columns(), &block.k);

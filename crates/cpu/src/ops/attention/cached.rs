@@ -87,7 +87,7 @@ impl PromptAttention {
             let (head, stretch) = (task / stretches, task % stretches);
             let (n, h) = (head / heads, head % heads);
             let position = i64::from(positions[n]);
-            // New positions before the first one see nothing, and neither do those so far behind the last one that a window leaves out all.
+            // New positions before the first one see nothing, and neither do those so far after the last one that a window leaves out all.
             let nothing = (-position).clamp(0, new as i64) as usize;
             let last = window.map_or(i64::MAX, |window| (room + window - 1) as i64 - position);
             let some = last.clamp(nothing as i64, new as i64) as usize;

@@ -48,7 +48,7 @@ impl AttentionShape {
         first..end.min(self.queries)
     }
 
-    /// Whether a query sees none of the keys before `end`, nor any query behind it.
+    /// Whether a query sees none of the keys before `end`, nor any query after it.
     pub fn is_past(&self, query: usize, end: usize) -> bool {
         self.first_key(query) >= end
     }
@@ -134,7 +134,7 @@ impl Adjust {
 pub struct AddSlopeArgs {
     /// What is added to: `keys` floats of each row.
     rows: Rows,
-    /// How far behind the first key the first query is.
+    /// How far after the first key the first query is.
     first: isize,
     /// What a position more between query and key takes away.
     slope: f32,

@@ -89,7 +89,7 @@ impl Normalised {
         Tables::scratch_bytes(&self.size)
     }
 
-    /// Operand 0, with tables from operands 1 and 2, which are the statistics, and the parameters behind them.
+    /// Operand 0, with tables from operands 1 and 2, which are the statistics, and the parameters after them.
     fn source<'a>(&self, frame: &Frame<'a>, scratch: &mut Scratch<'a>) -> Source<'a> {
         let parameters = [3, 4].map(|i| self.node.affine.then(|| frame.input::<f32>(i)));
         let statistics = [1, 2].map(|i| frame.input::<f32>(i));

@@ -1,4 +1,4 @@
-//! The gradient of batch normalisation, with that of the activation behind it.
+//! The gradient of batch normalisation, with that of the activation after it.
 
 use super::super::activation::{Function, with_activation};
 use super::super::reduce_columns::Dots;

@@ -52,7 +52,7 @@ impl Dense {
         Self::lay_out(problem, direction, act, false)
     }
 
-    /// Lays out the work of a convolution with max-pooling behind it, and `act` behind that.
+    /// Lays out the work of a convolution with max-pooling after it, and `act` after that.
     pub fn pooled(problem: &ConvProblem, act: Option<Activation>) -> Self {
         Self::lay_out(problem, Direction::Forward, act, true)
     }
@@ -200,7 +200,7 @@ impl Dense {
                         unsafe { self.tiles.run(rows, &tile) };
                     });
                     if let Some(finish) = job.operands.finish.filter(|_| !pixels.is_empty()) {
-                        // Pixels of a part lie one after the other: an activation is only behind a forward convolution.
+                        // Pixels of a part lie one after the other: an activation is only after a forward convolution.
                         let (first, step) = (tile.c.wrapping_add(tile.c_rows[0] as usize), self.groups * self.to);
                         // SAFETY: as above.
                         unsafe { finish.run(Rows { first, rows: pixels.len(), columns: tile.n, step }) };

@@ -212,7 +212,7 @@ impl PreparedPixelKernel for Depthwise {
                     epilogue: Epilogue::of(self.act).with(operands, first, dest.as_ptr()),
                 });
                 if let (Some(finish), Some(&at)) = (operands.finish, c_rows.first()) {
-                    // Pixels of a part lie one after the other: an activation is only behind a forward convolution.
+                    // Pixels of a part lie one after the other: an activation is only after a forward convolution.
                     let (rows, columns, step) = (c_rows.len(), channels, self.channels);
                     // SAFETY: the part's own pixels.
                     unsafe { finish.run(Rows { first: to.wrapping_add(at as usize), rows, columns, step }) };

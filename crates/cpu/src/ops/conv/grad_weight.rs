@@ -73,7 +73,7 @@ impl DenseGradWeight {
         Self::lay_out(problem, false)
     }
 
-    /// Lays out the work where max-pooling lies behind the convolution.
+    /// Lays out the work where max-pooling lies after the convolution.
     pub fn pooled(problem: &ConvProblem) -> Self {
         Self::lay_out(problem, true)
     }

@@ -51,7 +51,7 @@ impl<'a> PixelDest<'a> {
     }
 }
 
-/// The bounds that an activation behind the pooling applies to the maxima.
+/// The bounds that an activation after the pooling applies to the maxima.
 pub fn pooled_bounds(act: Option<Activation>) -> Option<[f32; 2]> {
     act.map(|act| {
         let Epilogue { low, high, .. } = Epilogue::of(Some(act));

@@ -1,4 +1,4 @@
-//! Convolutions with max-pooling over 2 × 2 pixels behind them, and their gradients. The pixels before pooling are never
+//! Convolutions with max-pooling over 2 × 2 pixels after them, and their gradients. The pixels before pooling are never
 //! stored in full: `winograd` pools in registers, where a tile is whole windows, and `dense` in a buffer that stays in the cache.
 
 pub use super::operands::PooledGrad;

@@ -45,8 +45,8 @@ pub(super) fn forward(
 }
 
 /// The gradients by the input's part of the gates, `dx`, and by the products, `product`: `dy` is that by the result `y`, `by_state` that by the
-/// state from the product of the position behind. `carried` goes from position to position: the gradient by the cell of an LSTM, and what the state
-/// of a GRU has of that behind it.
+/// state from the product of the position after. `carried` goes from position to position: the gradient by the cell of an LSTM, and what the state
+/// of a GRU has of that after it.
 #[allow(clippy::too_many_arguments, reason = "operands and results of one step")]
 pub(super) fn backward(
     level: SimdLevel,

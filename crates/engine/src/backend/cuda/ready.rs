@@ -81,7 +81,7 @@ impl Ready {
 /// Constant arrays of a program, collected while the addresses of its steps are resolved.
 #[derive(Debug)]
 pub struct Tables {
-    /// Their contents, one behind the other.
+    /// Their contents, one after the other.
     pub bytes: Vec<u8>,
     /// Where they will be.
     at: u64,

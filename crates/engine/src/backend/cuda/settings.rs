@@ -14,7 +14,7 @@ pub const CACHE: &str = "RUNNER_CUDA_CACHE";
 /// The environment variable that chooses the [`Bindings`].
 pub const LAUNCHER: &str = "RUNNER_CUDA_LAUNCHER";
 
-/// Runs every program node by node, and waits behind each, so that an error names the node it comes from.
+/// Runs every program node by node, and waits after each, so that an error names the node it comes from.
 pub const SYNC: &str = "RUNNER_CUDA_SYNC";
 
 /// Gives every value an allocation of its own, so that tools which know allocations see what reaches beyond one.

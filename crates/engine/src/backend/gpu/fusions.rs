@@ -11,7 +11,7 @@ const MAX_STEPS: usize = 12;
 
 /// In the order in which they are looked for.
 pub static FUSIONS: [Pattern; 3] = [
-    // The sum behind a batch normalisation: of two that a sum has, the later one.
+    // The sum after a batch normalisation: of two that a sum has, the later one.
     Pattern {
         name: "residual",
         has: |op| matches!(op, Op::BatchNorm(_) | Op::Binary(_)),
@@ -44,7 +44,7 @@ fn is_head(op: &Op) -> bool {
     matches!(op, Op::Linear(_) | Op::Conv2d(_) | Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::Binary(_))
 }
 
-/// The operation of a group that has nothing but an activation behind it, which its kernel applies.
+/// The operation of a group that has nothing but an activation after it, which its kernel applies.
 pub fn activated(op: &Fused) -> Option<(&Op, Activation)> {
     match &op.steps[..] {
         [Step { op: head, from: operands }, Step { op: Op::Activation(act), from }] => {

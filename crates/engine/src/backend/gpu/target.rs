@@ -75,9 +75,9 @@ pub struct Problem<'a> {
 pub enum Form {
     /// The convolution alone.
     Plain,
-    /// With what can be behind it: bias and activation, or the copy of a gradient's sums to another type.
+    /// With what can be after it: bias and activation, or the copy of a gradient's sums to another type.
     Fused,
-    /// A gradient alone, in the type of its operands, which has fewer bits than what is wanted. It is converted behind.
+    /// A gradient alone, in the type of its operands, which has fewer bits than what is wanted. It is converted after.
     Narrow,
 }
 

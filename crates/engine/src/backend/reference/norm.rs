@@ -135,7 +135,7 @@ pub(super) fn batch_norm_statistics(op: &BatchNormStatistics, x: &[Tensor]) -> V
     statistics_of(op, x, [running_mean, running_var, num_batches_tracked])
 }
 
-/// The statistics, and the running ones behind them: mean, variance, number of batches.
+/// The statistics, and the running ones after them: mean, variance, number of batches.
 fn statistics_of(op: &BatchNormStatistics, x: Tensor, running: [Option<Tensor>; 3]) -> Vec<Vec<f64>> {
     let (mean, var) = Sets::batch(&x).statistics(&x);
     let mut results = vec![mean.clone(), rstd(&var, op.eps)];

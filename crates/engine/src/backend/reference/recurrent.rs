@@ -100,7 +100,7 @@ pub(super) fn grad(op: &RecurrentGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
     let mut before = vec![0.0; rows * h];
     for n in 0..layout.samples {
         let order = layout.rows(n);
-        // Gradients by the state and by the cell, from the positions behind.
+        // Gradients by the state and by the cell, from the positions after.
         let (mut state, mut cell) = (vec![0.0; h], vec![0.0; h]);
         for at in (0..order.len()).rev() {
             let (row, last) = (order[at], at.checked_sub(1).map(|at| order[at]));

@@ -50,7 +50,7 @@ pub(super) fn batch_part(x: &[f64], parts: usize, part: usize) -> Vec<f64> {
     x[part * len..(part + 1) * len].to_vec()
 }
 
-/// The parts so far, and one more behind them; `before` is of no account in the first round.
+/// The parts so far, and one more after them; `before` is of no account in the first round.
 pub(super) fn batch_join(before: Option<&Vec<f64>>, x: &[f64], part: usize) -> Vec<f64> {
     let before = before.filter(|_| part > 0).map_or(&[][..], |before| before);
     [before, x].concat()

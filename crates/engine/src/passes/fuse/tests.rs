@@ -22,7 +22,7 @@ fn variable(g: &mut Graph, shape: &[usize]) -> ValueId {
     g.add_value(DType::F32, Shape::from(shape), Role::State(id))
 }
 
-/// The operations behind the patterns of these names, one after the other.
+/// The operations after the patterns of these names, one after the other.
 fn joined(g: &mut Graph, names: &[&str]) -> Vec<String> {
     for name in names {
         fuse(g, pattern(name));
@@ -250,7 +250,7 @@ fn a_result_may_lie_where_an_operand_dies() {
     assert_eq!((op.in_place, &g.nodes[2].inputs[..]), (Some(1), &[a, b][..]));
 }
 
-/// A convolution, pooling and an activation behind it, and their gradients by input and weight.
+/// A convolution, pooling and an activation after it, and their gradients by input and weight.
 fn pooled(act: Activation, pool: MaxPool2d) -> Graph {
     let mut g = Graph::new();
     let (x, w) = (variable(&mut g, &[2, 8, 8, 3]), variable(&mut g, &[4, 3, 3, 3]));

@@ -5,7 +5,7 @@ use crate::graph::op::{BatchNorm, BatchNormApply, Fused, Source};
 use crate::graph::{Graph, Node, Op, Role, Value};
 use crate::passes::edit::{Links, remove};
 
-/// Batch normalisation, with an activation behind it or not, becomes a part of each convolution and of each gradient by a
+/// Batch normalisation, with an activation after it or not, becomes a part of each convolution and of each gradient by a
 /// convolution's weight that reads it, if nothing else reads it and the device does each of these groups at once. In its place
 /// are only the statistics made.
 pub fn by_readers(graph: &mut Graph, at_once: &AtOnce) {
@@ -23,7 +23,7 @@ pub fn by_readers(graph: &mut Graph, at_once: &AtOnce) {
 
 /// What becomes of a normalisation.
 struct Spread {
-    /// The node of the activation behind it, which goes too.
+    /// The node of the activation after it, which goes too.
     act: Option<usize>,
     /// The readers, each with what takes its place.
     groups: Vec<(usize, Node)>,

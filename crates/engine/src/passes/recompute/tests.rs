@@ -5,7 +5,7 @@ use crate::graph::{DType, Graph, Role, Shape, ValueId, VarId, verify};
 use crate::passes::fuse::fuse;
 use crate::passes::grad::backward;
 
-/// Batch normalisation with `act` behind it, and both gradients: the graph and the normalised value.
+/// Batch normalisation with `act` after it, and both gradients: the graph and the normalised value.
 fn net(act: Activation, affine: bool, second_reader: bool) -> (Graph, ValueId) {
     let mut g = Graph::new();
     let shapes: [&[usize]; 5] = [&[2, 3, 4, 5], &[5], &[5], &[2, 3, 4, 5], &[2, 3, 4, 5]];
@@ -164,7 +164,7 @@ fn what_is_read_elsewhere_is_made_once() {
     assert_eq!(labels(&g)[..2], ["batch_norm", "conv2d"]);
 }
 
-/// Two convolutions, each with batch normalisation and ReLU behind it; the second is 1 × 1.
+/// Two convolutions, each with batch normalisation and ReLU after it; the second is 1 × 1.
 fn two_convs(affine: bool) -> Graph {
     let mut g = Graph::new();
     let shapes: [&[usize]; 7] = [&[2, 7, 5, 3], &[9, 3, 3, 3], &[9, 1, 1, 9], &[9], &[9], &[9], &[9]];

@@ -96,7 +96,7 @@ impl Needs {
     }
 }
 
-/// Whether running `node` twice does no more than once. Of batch normalisation, that is the part behind its statistics.
+/// Whether running `node` twice does no more than once. Of batch normalisation, that is the part after its statistics.
 pub fn is_repeatable(node: &Node) -> bool {
     matches!(node.op, Op::BatchNorm(_)) || node.op.rules().mutates(node.inputs.len()).is_empty()
 }

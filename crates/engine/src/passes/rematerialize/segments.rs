@@ -114,7 +114,7 @@ impl Forward {
         let end = self.nodes.len();
         let limit = self.made[end] / parts;
         // For each cut the bytes over it and over those before it, and the cut before it. The queue has the cuts that
-        // a next one may follow, those with more bytes behind those with fewer.
+        // a next one may follow, those with more bytes after those with fewer.
         let mut best = vec![(0usize, 0usize); end + 1];
         let mut queue = VecDeque::from([0]);
         for at in 1..=end {

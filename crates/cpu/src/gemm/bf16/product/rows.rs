@@ -231,7 +231,7 @@ impl ByRows {
     }
 }
 
-/// What the rows behind those at work will read and write: as the numbers of a row lie one behind the other, machines fetch them fast.
+/// What the rows after those at work will read and write: as the numbers of a row lie one after the other, machines fetch them fast.
 struct Next {
     rows: usize,
     /// The first row's first number, and numbers of a row and from row to row.

@@ -195,8 +195,8 @@ impl Bf16Pixels {
         }
     }
 
-    /// Does to the results of some positions and panels what comes behind them, while they are in a cache, unless each block did. Only a forward
-    /// convolution has something behind it, and its pixels lie one after the other.
+    /// Does to the results of some positions and panels what comes after them, while they are in a cache, unless each block did. Only a forward
+    /// convolution has something after it, and its pixels lie one after the other.
     fn finish(&self, (i, base): (usize, isize), positions: Range<usize>, panels: Range<usize>, work: &Work) {
         let Some(finish) = work.operands.finish.filter(|_| !self.store.finishes()) else { return };
         let mut places = self.places[i][positions].iter().filter(|place| **place != SKIPPED);
@@ -207,7 +207,7 @@ impl Bf16Pixels {
         unsafe { finish.run(Rows { first, rows, columns: columns.len(), step: self.to }) };
     }
 
-    /// Asks for a share of what the block behind position `first` will read and write: whole pixels, one behind the other.
+    /// Asks for a share of what the block after position `first` will read and write: whole pixels, one after the other.
     fn foresee(
         &self,
         (i, base): (usize, isize),

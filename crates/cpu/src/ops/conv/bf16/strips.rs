@@ -6,7 +6,7 @@
 //! stride, into *phases*: within one, pixels that are side by side in the result are side by side again. So any 16 positions
 //! that follow one another are a tile's rows; results at positions that are no pixels are not stored.
 //!
-//! Of few channels, whole patches are copied instead, one behind the other (`gathers`).
+//! Of few channels, whole patches are copied instead, one after the other (`gathers`).
 
 use super::super::patches::{AxisPlan, PatchPart, Patches};
 use super::super::shape::{ConvProblem, Direction};
@@ -72,7 +72,7 @@ pub struct Strips {
     groups: usize,
 }
 
-/// Positions of one row, or rows of one image, of `count` along an axis without a stride, where the padding behind them is that before the
+/// Positions of one row, or rows of one image, of `count` along an axis without a stride, where the padding after them is that before the
 /// next: as many as there are up to the end of what is no padding, and so many that the padding before the next suffices.
 fn shared_length(axis: &AxisPlan, count: usize, source: usize) -> usize {
     let padded = count + axis.reach;
@@ -229,7 +229,7 @@ impl Strips {
         }
     }
 
-    /// Positions of a phase; behind them there are some that tiles read beyond the end.
+    /// Positions of a phase; after them there are some that tiles read beyond the end.
     fn phase(&self) -> usize {
         let tail = self.height(self.strip) - self.image_rows().min(self.height(self.strip)) + 1;
         (self.group * self.image_rows() + tail) * self.row + self.axes[1].reach + PANEL
@@ -480,7 +480,7 @@ impl Strips {
         assert!((self.row - 1) * step + run.next_multiple_of(STEP) <= line);
         for q in 0..self.row {
             let patch = to[q * self.width..].as_mut_ptr();
-            // SAFETY: a line has its runs up to whole steps, and so has `to` behind the last patch. What is copied too much is written
+            // SAFETY: a line has its runs up to whole steps, and so has `to` after the last patch. What is copied too much is written
             // over by what follows.
             unsafe {
                 for ky in 0..self.kernel[0] {

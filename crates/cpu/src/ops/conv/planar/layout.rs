@@ -213,7 +213,7 @@ impl ToPlanes<'_> {
                         let left = ((width - x) * N).saturating_sub(i * S::LANES);
                         v[i] = s.load_part(from.wrapping_add(x * N + i * S::LANES), left);
                     }
-                    // With zeros behind the row.
+                    // With zeros after the row.
                     self.put(s, pick(s, &picks, v), to.add(x));
                     x += S::LANES;
                 }
@@ -242,8 +242,8 @@ impl ToPlanes<'_> {
     unsafe fn squares<S: Simd>(&self, s: S) {
         let (width, step) = (self.size[1], self.pixel);
         let mut edge = Square([0.0; MAX_LANES * MAX_LANES]);
-        // SAFETY: the source has the row, and the planes have whole squares. Those behind which the source ends are copied;
-        // what the others have behind their row is overwritten by zeros.
+        // SAFETY: the source has the row, and the planes have whole squares. Those after which the source ends are copied;
+        // what the others have after their row is overwritten by zeros.
         unsafe {
             self.margin(s);
             for r in 0..self.rows {
@@ -328,7 +328,7 @@ impl ToPixels<'_> {
     unsafe fn few<S: Simd, const N: usize>(&self, s: S) {
         let [rows, width] = self.size;
         // SAFETY: the tables are those of `pixel` channels, which are `N`; what is written lies within the destination's
-        // length, and behind a row the next one follows.
+        // length, and after a row the next one follows.
         unsafe {
             let picks = load::<S, N>(s, &self.picks.to_pixels);
             for r in 0..rows {
@@ -370,7 +370,7 @@ impl ToPixels<'_> {
                 let n = (self.channels - c).min(S::LANES);
                 let at = to + x * self.pixel + c;
                 // A square may leave something behind its channels where the next pixel follows, which is written after it,
-                // and pixels behind the row where the next row does.
+                // and pixels after the row where the next row does.
                 let whole = n == S::LANES || n == self.pixel;
                 // SAFETY: what is written lies within the destination's length.
                 unsafe {

@@ -14,7 +14,7 @@ impl Planes {
     }
 
     /// Floats from one plane to the next of what is read: an odd number of cache lines, so that planes lie in different sets
-    /// of the cache. Rows are written in whole vectors, and so are the zeros behind them.
+    /// of the cache. Rows are written in whole vectors, and so are the zeros after them.
     pub fn source_floats(&self) -> usize {
         let [height, width] = self.reach.map(|reach| reach / self.stride);
         let read = self.vectors(self.strip) * self.lanes + height * self.pitch + width;
@@ -118,7 +118,7 @@ impl Kernel for Split<'_> {
         for c in 0..self.channels {
             let to = self.to[4 * c * plane..4 * (c + 1) * plane].as_mut_ptr();
             // SAFETY: a whole plane has these rows and two vectors more, and a split one a vector more; what is written
-            // behind a row is overwritten by the next.
+            // after a row is overwritten by the next.
             unsafe {
                 let (even, odd) = (s.picks(even.as_ptr()), s.picks(odd.as_ptr()));
                 for row in 0..2 * self.rows {

@@ -241,7 +241,7 @@ impl<P: Points> Winograd<P> {
             for first in piece.clone().step_by(self.grid.block) {
                 let tiles = first..piece.end.min(first + self.grid.block);
                 for from in (0..channels.count()).map(|i| channels.range(i)) {
-                    // All channels at once are there already for the tiles behind the first ones.
+                    // All channels at once are there already for the tiles after the first ones.
                     if channels.count() > 1 || first == piece.start {
                         self.pack(w, panel, from.clone(), weights);
                     }

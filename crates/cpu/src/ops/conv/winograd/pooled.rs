@@ -1,4 +1,4 @@
-//! The transforms for convolutions with max-pooling over 2 × 2 pixels behind them. A tile of the output is a window or four: they
+//! The transforms for convolutions with max-pooling over 2 × 2 pixels after them. A tile of the output is a window or four: they
 //! are pooled in registers, and a window's gradient is placed in its tile as it is read.
 
 use super::grid::{Grid, Held, TilePanel, element_floats};

@@ -86,7 +86,7 @@ impl<P: Points> Kernel for Weights<'_, P> {
 }
 
 impl<P: Points> Weights<'_, P> {
-    /// Reads the weights of a vector of channels from `c` on: `taps [tap][channel][column]`, with zeros behind the columns.
+    /// Reads the weights of a vector of channels from `c` on: `taps [tap][channel][column]`, with zeros after the columns.
     #[inline(always)]
     fn read<S: Simd>(&self, s: S, c: usize, columns: usize, taps: &mut [[f32; MAX_LANES * 2 * MAX_LANES]; 9]) {
         let (grid, width) = (self.grid, self.width);

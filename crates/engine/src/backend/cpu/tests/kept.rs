@@ -77,7 +77,7 @@ fn results(backend: &CpuBackend, case: &Case) -> Vec<Tensor> {
     let mut results = Vec::new();
     let weight = |stream| Tensor::normal(case.plan.variables[case.weights[0]].shape.clone(), stream).bytes;
     // Run after run of a program; of the other, which uses the same memory; after a weight has changed, as a whole and in
-    // part; after a run that was given up behind its first node.
+    // part; after a run that was given up after its first node.
     for (at, program) in [0, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0].into_iter().enumerate() {
         match at {
             8 => exe.upload(case.weights[0], &weight(50)).unwrap(),

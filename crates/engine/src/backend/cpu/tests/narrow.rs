@@ -40,7 +40,7 @@ impl Net {
         self.graph.add(op, inputs).unwrap()[0]
     }
 
-    /// A convolution with batch normalisation behind it.
+    /// A convolution with batch normalisation after it.
     fn conv(&mut self, x: ValueId, outputs: usize, kernel: usize, stride: usize, groups: usize) -> ValueId {
         let channels = self.graph.shape(x).last() / groups;
         let w =

@@ -1,4 +1,4 @@
-//! Sums over ranks that go on beside the computation: a stream of their own, which leaves the compute stream behind the last gradient of a bucket and joins it
+//! Sums over ranks that go on beside the computation: a stream of their own, which leaves the compute stream after the last gradient of a bucket and joins it
 //! again at the end of the program. The program that ends the sums has nothing left to do for them.
 //!
 //! They begin in the last shard that a rank has in a step, which its batch says. So a program is captured with them and without.
@@ -25,13 +25,13 @@ pub struct Beside {
 pub enum Part {
     /// Nothing.
     None,
-    /// Its work goes on beside the nodes behind it, if the sums begin ahead.
+    /// Its work goes on beside the nodes after it, if the sums begin ahead.
     Begins,
     /// Its work is done already, if they have begun ahead.
     Ends,
 }
 
-/// True if what the operation does goes on beside the operations behind it.
+/// True if what the operation does goes on beside the operations after it.
 pub fn goes_beside(op: &Op) -> bool {
     Part::of(op) == Part::Begins
 }
@@ -61,7 +61,7 @@ impl Beside {
         Ok(Beside { stream: modules.stream()?, left: event()?, joined: event()? })
     }
 
-    /// The stream, which goes on behind what is on `compute` by now.
+    /// The stream, which goes on after what is on `compute` by now.
     ///
     /// # Errors
     /// The driver failed.

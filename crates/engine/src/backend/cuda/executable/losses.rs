@@ -124,7 +124,7 @@ impl Losses {
         Ok(Some(event))
     }
 
-    /// Enqueues a copy of the ring behind `done`.
+    /// Enqueues a copy of the ring after `done`.
     fn fetch(&mut self, block: &DeviceBlock, done: &Event) -> Result<(), CudaError> {
         self.stream.wait(done)?;
         let begun = self.timed_mark()?;

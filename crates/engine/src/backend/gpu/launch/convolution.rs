@@ -103,8 +103,8 @@ impl Convolution {
 
     /// Whether the library is asked for it at all: the only place that says so. It is known to work for the convolutions of
     /// usual networks, and not for all that can be described to it: version 9.14 ends the process while it looks for engines
-    /// for groups of 5 channels and different paddings before and behind. So there must be
-    /// * as much padding before as behind, and less than the kernel spans;
+    /// for groups of 5 channels and different paddings before and after. So there must be
+    /// * as much padding before as after, and less than the kernel spans;
     /// * whole groups, whose channels are multiples of 16 bytes in and out. It would copy others to tensors that are padded;
     /// * tensors of fewer than 2³¹ elements, kernels and strides that are not larger than any network has.
     pub fn is_taken(&self) -> bool {

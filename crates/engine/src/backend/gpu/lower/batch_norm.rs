@@ -122,7 +122,7 @@ pub fn with_sum(cx: &Context, sum: &NormSum) -> Lowered {
     Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
 }
 
-/// The statistics alone. The launch behind them adds to the counter, and normalises nothing.
+/// The statistics alone. The launch after them adds to the counter, and normalises nothing.
 pub fn statistics(cx: &Context, op: &BatchNormStatistics) -> Lowered {
     let BatchNormStatisticsOperands { running_mean, running_var, num_batches_tracked: batches, .. } = op.places();
     let made = [0, 1].map(Memory::Output);

@@ -79,7 +79,7 @@ struct Links {
 
 impl Links {
     fn new(op: &Fused, operands: usize) -> Links {
-        // Keys are no values. Those behind the first few are read by links of their own.
+        // Keys are no values. Those after the first few are read by links of their own.
         let (keys, values): (Vec<usize>, Vec<usize>) = (0..operands).partition(|i| op.is_key(*i));
         let ahead = values.len().min(AHEAD);
         let order = [values, keys].concat();
@@ -105,7 +105,7 @@ impl Links {
         Links { list, operands: order, ahead }
     }
 
-    /// For each link the number under which its value is kept for those behind the next one, and how many numbers there are.
+    /// For each link the number under which its value is kept for those after the next one, and how many numbers there are.
     /// A number is free again when its value is read no more.
     fn kept(&self) -> (Vec<Option<usize>>, usize) {
         let last = |of: usize| self.list.iter().rposition(|link| link.from.contains(&From::Link(of)));

@@ -42,7 +42,7 @@ pub fn activation_grad(cx: &Context, op: &ActivationGrad) -> Lowered {
     Lowered::one(kernel.arg(Memory::Output(0)).long(n).activation(Some(op.act)))
 }
 
-/// Lowers a sum and the gradient of ReLU behind it, all of one shape and type: what the end of a residual block has. Its kernel has
+/// Lowers a sum and the gradient of ReLU after it, all of one shape and type: what the end of a residual block has. Its kernel has
 /// more loads on their way than that of chains, and no links to look up.
 pub fn relu_grad_of_sum(cx: &Context, op: &Fused) -> Option<Lowered> {
     let [sum, grad] = &op.steps[..] else { return None };

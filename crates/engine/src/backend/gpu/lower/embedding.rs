@@ -34,7 +34,7 @@ pub fn embedding(cx: &Context) -> Lowered {
     Lowered::one(kernel.arg(rows_arg(count)).int(rows).int(width))
 }
 
-/// Pieces of the workspace, one behind the other.
+/// Pieces of the workspace, one after the other.
 struct Scratch(usize);
 
 impl Scratch {

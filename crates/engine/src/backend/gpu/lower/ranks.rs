@@ -1,4 +1,4 @@
-//! Sums over ranks, and what each rank gives to all: messages between GPUs, and the launches before and behind them.
+//! Sums over ranks, and what each rank gives to all: messages between GPUs, and the launches before and after them.
 //!
 //! A message has what is large by itself, without a copy; what is small is copied together, so that the number of messages does not
 //! grow with that of the tensors.
@@ -71,7 +71,7 @@ impl Parcel {
 #[derive(Default)]
 struct Builder {
     exchange: Exchange,
-    /// Before it, and behind it: from, to, bytes.
+    /// Before it, and after it: from, to, bytes.
     copies: [Vec<(Memory, Memory, usize)>; 2],
     /// Bytes of workspace.
     scratch: usize,

@@ -45,7 +45,7 @@ impl Sizes {
     }
 }
 
-/// Every position with the one before it and the one behind it, in the order of a layer.
+/// Every position with the one before it and the one after it, in the order of a layer.
 fn positions(op: &Recurrent, length: usize) -> Vec<(usize, Option<usize>, Option<usize>)> {
     let (before, behind) = (|t: usize| t.checked_sub(1), |t: usize| Some(t + 1).filter(|t| *t < length));
     match op.reverse {

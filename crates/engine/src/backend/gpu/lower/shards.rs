@@ -51,7 +51,7 @@ pub fn mean_loss() -> Lowered {
     Lowered::one(kernel.arg(Memory::Input(0)).arg(Memory::Output(0)))
 }
 
-/// One launch for all gradients whose sums lie one behind the other.
+/// One launch for all gradients whose sums lie one after the other.
 pub fn grad_squares(op: &GradSquares) -> Lowered {
     let operands: Vec<(usize, &GradBlocks)> =
         op.gradients.iter().enumerate().filter(|(_, of)| of.part.len > 0).collect();

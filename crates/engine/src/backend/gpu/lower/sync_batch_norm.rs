@@ -24,7 +24,7 @@ fn each(name: &str, channels: usize) -> Kernel {
     Kernel::new(MODULE, name).grid(channels.div_ceil(256), 1, 1).block(256, 1)
 }
 
-/// The statistics; the launch behind them adds to the counter, which the first one reads.
+/// The statistics; the launch after them adds to the counter, which the first one reads.
 pub fn from_sums(cx: &Context, op: &BatchNormFromSums) -> Lowered {
     let channels = (cx.x(0).len() - 1) / 2;
     let statistics = each("batch_norm_from_sums", channels)

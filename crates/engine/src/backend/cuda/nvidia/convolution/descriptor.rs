@@ -1,4 +1,4 @@
-//! cuDNN's functions, and its descriptors: objects of all kinds behind one opaque pointer, which are made, given their
+//! cuDNN's functions, and its descriptors: objects of all kinds after one opaque pointer, which are made, given their
 //! attributes one by one, finalized, and asked for others.
 //!
 //! Whatever comes from the library comes as a plain number: a newer one may answer with values that the bindings'

@@ -2,7 +2,7 @@
 //!
 //! It is one operation or, fused, up to three: forward the convolution, the sum with the bias and the activation, with
 //! tensors between them that are never stored. A gradient of another type than its operands may be fused with a copy of its
-//! sums: engines that put something behind a convolution store any type, others but that of the operands. Or it is asked for
+//! sums: engines that put something after a convolution store any type, others but that of the operands. Or it is asked for
 //! in that type, and converted by our own kernels.
 
 use super::super::status::LibraryError;
@@ -94,7 +94,7 @@ fn pointwise(act: Activation) -> Option<(Mode, Vec<(Name, f64)>)> {
 /// earlier ones have no plan. Where plans are measured, those of a group have their turn in it.
 ///
 /// Most engines know a gradient in its operands' type alone, which is what PyTorch's autocast has: where measuring decides, that
-/// of BF16 is one more form. FP16 is none, as a sum over many pixels may exceed its range. A copy behind a gradient comes last,
+/// of BF16 is one more form. FP16 is none, as a sum over many pixels may exceed its range. A copy after a gradient comes last,
 /// as the engines that have it compile it.
 pub fn forms(c: &Convolution, measured: bool) -> &'static [&'static [Form]] {
     use Form::{Fused, Narrow, Plain};

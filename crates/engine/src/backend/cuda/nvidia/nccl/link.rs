@@ -85,7 +85,7 @@ impl Link {
             bail!("NCCL has made no communicator");
         }
         let comm = Comm(raw);
-        // Freed behind the abort: that waits for the device, which may wait for another rank.
+        // Freed after the abort: that waits for the device, which may wait for another rank.
         let block = DeviceBlock::new(&self.context, 2 * GREETING * ranks);
         let joined = shared
             .through(comm.0, "connecting the GPUs", code, Some(Instant::now() + JOIN_LIMIT))

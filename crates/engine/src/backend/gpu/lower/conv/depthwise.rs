@@ -160,7 +160,7 @@ pub fn forward(s: &Sizes, dtype: DType, finish: &Finish) -> Option<Lowered> {
     let work = Work { kind: Kind::Forward, rows: s.output[0], columns: s.output[1] };
     let (kernel, _) = d.launch(&d.strided(""), &pointers, &work, [s.input, s.output], d.padding());
     let mut lowered = Lowered::one(kernel.int(0));
-    // Networks have a normalisation behind a depthwise convolution: its activation is that one's.
+    // Networks have a normalisation after a depthwise convolution: its activation is that one's.
     lowered.steps.extend(finish.act.map(|act| activation(finish, act, s.pixels() * d.channels)));
     Some(lowered)
 }

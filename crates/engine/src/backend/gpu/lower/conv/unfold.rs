@@ -40,11 +40,11 @@ struct Unfolded {
     grid: [usize; 2],
     /// Blocks that a position of the kernel meets.
     kernel: [usize; 2],
-    /// Elements of a block, with the zeros behind them.
+    /// Elements of a block, with the zeros after them.
     channels: usize,
     /// The convolution of blocks.
     conv: Conv2d,
-    /// A block's elements are those of a kernel, in its order and without zeros behind them.
+    /// A block's elements are those of a kernel, in its order and without zeros after them.
     exact: bool,
 }
 
