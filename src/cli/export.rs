@@ -97,7 +97,11 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
                 parts.merged()?
             }
             // Its base may be named besides.
-            false if has_adapters(from) => Parts::of(args)?.merged()?,
+            false if has_adapters(from) => {
+                let parts = Parts::of(args)?;
+                expect_no_input(&to, parts.model.files().iter().map(PathBuf::as_path))?;
+                parts.merged()?
+            }
             false if args.set.is_empty() => match copied(from)? {
                 tensors if adapters::are_alone(tensors.keys().map(String::as_str)) => {
                     let why = "has what LoRA adds to the weights of a model, and not these";

@@ -128,6 +128,10 @@ fn a_checkpoint_leaves_to_the_file_what_was_not_trained() {
     fs::rename(place.path("kept.safetensors"), place.path("r/last.safetensors")).unwrap();
     assert_eq!(loss("eval from/last.safetensors --json"), of_from);
 
+    // No export takes the place of the file.
+    let said = place.fails("export r/last.safetensors start.safetensors", 2);
+    assert!(said.contains("start.safetensors") && loss("eval r/last.safetensors --json") == before, "{said}");
+
     // Moved.
     fs::rename(place.path("start.safetensors"), place.path("moved.safetensors")).unwrap();
     for args in
