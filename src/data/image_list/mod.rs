@@ -4,10 +4,12 @@
 mod labels;
 mod look;
 mod numbers;
+mod parted;
 mod table;
 
 pub use look::{Columns, is_list_of_photos};
-pub use numbers::{Numbers, Parted, numbers, parted};
+pub use numbers::{Numbers, numbers};
+pub use parted::{Parted, parted};
 
 use super::classes::alike;
 use super::field::{INPUTS, Role, TARGETS};
@@ -238,7 +240,7 @@ impl ImageListOptions {
         };
         let own = self.kind == Kind::Class && self.classes.is_none();
         let mut notes: Vec<String> = alike(&self.path, &names).filter(|_| self.classes.is_none()).into_iter().collect();
-        notes.extend(numbers::other_than_classes(&self.path, &names).filter(|_| own));
+        notes.extend(parted::other_than_classes(&self.path, &names).filter(|_| own));
         for (at, part) in parts.iter_mut().enumerate() {
             let list = found[at].as_ref().or(found[0].as_ref());
             part.targets = std::mem::take(&mut part.labels).targets(&self.kind, &classes, names.len())?;

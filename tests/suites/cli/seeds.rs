@@ -136,7 +136,7 @@ fn equal_models_together_have_the_figures_of_one() {
     }
 }
 
-/// Every loss of classes and of labels is that of what the models say together, and stands beside the figures that were asked for.
+/// The loss of several models is that of their mean answer, for every loss of classes and of labels. It is reported with the figures that were asked for.
 #[test]
 fn the_loss_of_models_together_is_that_of_their_answer() {
     let place = Place::with("");

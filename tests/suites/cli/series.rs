@@ -41,7 +41,7 @@ pub fn forecasts(answer: &Value) -> [Vec<f64>; 2] {
     })
 }
 
-/// The naive forecast says of the rows after a window what its last one has, and stands beside the figures of the model.
+/// The naive forecast repeats the last value of a window. Its errors are reported with the figures of the model.
 #[test]
 fn the_naive_forecast_stands_beside_the_figures() {
     let place = place("");
