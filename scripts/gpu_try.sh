@@ -76,7 +76,7 @@ fi
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 if python3 -c 'import torch' 2>/dev/null; then
     MODELS="mlp mnist_cnn" PRECISIONS=bf16 DEVICE=cpu check speed peer/eager peer/channels_last
-    MODELS=resnet50 PRECISIONS=fp32 DEVICE=cpu check speed peer/channels_last
+    MODELS=resnet18_224 PRECISIONS=fp32 DEVICE=cpu check speed peer/channels_last
     MODELS="mlp mnist_cnn" DEVICE=cpu SCALE=4 check quick checked/pytorch theirs threads/torch
     # In bf16 it is slow on a processor without instructions for that.
     python3 scripts/gpu_peer.py --device cpu --seconds 300 --batch 1 --steps 1 --only eager/fp32/gpt_shakespeare >"$folder/said"

@@ -458,7 +458,7 @@ fn shakespeare_is_learnt() {
     let checked = place.ok(&format!("check {} {sets} --json", config.display())).json();
     assert_eq!((&checked["parameters"], checked["warnings"].as_array().map(Vec::len)), (&804_096.into(), Some(0)));
     place.ok(&format!(
-        "train {} {sets} --out r --set train.steps=120 --set train.eval_every_steps=120 --set data.limit_val=200",
+        "train {} {sets} --out r --set train.steps=70 --set train.eval_every_steps=70 --set data.limit_val=100",
         config.display()
     ));
     let loss = place.metrics("r").pop().unwrap()["val_loss"].as_f64().unwrap();

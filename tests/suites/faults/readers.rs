@@ -246,7 +246,7 @@ fn a_run_from_files() {
         start: &start,
         args: &args,
         // What it writes is looked at elsewhere.
-        every: 113,
+        every: 197,
         steady: true,
         done: &|place, _| crate::run_state::RunState::read(&place.file("new"))?.same_as(&expected),
         after: &|place, _, _| crate::run_state::all_whole(&place.file("new")),
@@ -283,7 +283,7 @@ fn tables() {
         start: &start,
         args: TRAIN,
         // What it writes is looked at elsewhere.
-        every: 113,
+        every: 197,
         steady: true,
         done: &|place, _| crate::run_state::RunState::read(&place.file("run"))?.same_as(&expected),
         after: &|place, _, _| crate::run_state::all_whole(&place.file("run")),
@@ -300,7 +300,7 @@ fn tables() {
         name: "train on a table in a file",
         start: &start,
         args: &args,
-        every: 67,
+        every: 149,
         steady: false,
         done: &|place, _| crate::run_state::RunState::read(&place.file("run"))?.same_as(&expected),
         after: &|place, _, _| match contents(&place.path()).keys().find(|name| name.starts_with("kept/")) {

@@ -4,12 +4,13 @@
 use crate::case::{Case, Operand};
 use crate::cases::ACTIVATIONS;
 use crate::emulator;
-use crate::parity::{decode, run};
+use crate::parity::run;
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::settings::Wanted;
+use runner::backend::reference::elements::decode;
 use runner::graph::DType;
 use runner::graph::op::{Activation, ActivationOp, LogSoftmax};
 

@@ -1,9 +1,9 @@
 //! A backend made of the reference, with every result rounded to its type (and spoilt, if asked): a check on the
 //! harness itself.
 
-use crate::parity::{decode, encode};
 use anyhow::Result;
 use runner::backend::cpu::fusions::FUSIONS;
+use runner::backend::reference::elements::{decode, encode};
 use runner::backend::reference::{Values, evaluate};
 use runner::backend::{Backend, Detail, Executable, HostBuffer, Span};
 use runner::graph::op::Pattern;

@@ -2,13 +2,14 @@
 
 use crate::case::{Built, Case, Draw, Operand};
 use crate::emulator;
-use crate::parity::{decode, run};
+use crate::parity::run;
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::cpu::simd::bf16::Bf16Unit;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::settings::Wanted;
+use runner::backend::reference::elements::decode;
 use runner::backend::reference::{Values, evaluate};
 use runner::graph::op::{
     Attention, Binary, BinaryKind, CachedAttention, Cell, Concat, CrossEntropy, Embedding, Linear, LossOp, Recurrent,

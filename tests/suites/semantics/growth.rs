@@ -36,7 +36,7 @@ fn models(n: usize) -> [(&'static str, String); 4] {
 #[test]
 fn many_layers_are_planned() {
     let backend = CpuBackend::new(Some(2)).unwrap();
-    let n = 6000;
+    let n = 4000;
     for (name, model) in models(n) {
         let loaded = config::load_str("many.toml", &config(&model), &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
         let programs = build(&loaded.experiment, &backend).unwrap_or_else(|e| panic!("{name}: {e:?}"));

@@ -32,6 +32,7 @@ mod tiles;
 use crate::case::Case;
 use runner::graph::DType;
 use runner::graph::op::Activation;
+use runner::random::hash_name;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, OnceLock};
 
@@ -141,6 +142,19 @@ pub fn on(dtype: DType) -> Vec<&'static Case> {
 pub fn is_asked_for(name: &str) -> bool {
     static WORDS: LazyLock<String> = LazyLock::new(|| std::env::var("RUNNER_TEST_CASES").unwrap_or_default());
     WORDS.split('|').any(|word| name.contains(word))
+}
+
+/// Whether the case of this name is of the part that `RUNNER_TEST_PART` names: `0/2` and `1/2` are the halves. If it is not set, all are.
+/// Cases that take long where something stands in for a machine are run by halves in `.ci/run`, another one from commit to commit.
+pub fn is_of_part(name: &str) -> bool {
+    static PART: LazyLock<Option<(u64, u64)>> = LazyLock::new(|| {
+        let text = std::env::var("RUNNER_TEST_PART").ok()?;
+        let numbers = text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+        let (part, parts) = numbers.expect("RUNNER_TEST_PART is two numbers, such as 0/2");
+        assert!(part < parts, "RUNNER_TEST_PART={text}: there is no such part");
+        Some((part, parts))
+    });
+    PART.is_none_or(|(part, parts)| (hash_name(name) >> 32) % parts == part)
 }
 
 /// All cases on 32-bit floats.

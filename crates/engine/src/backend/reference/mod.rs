@@ -10,6 +10,7 @@ mod attention;
 mod cached_attention;
 mod conv;
 mod dropout;
+pub mod elements;
 mod elementwise;
 mod embedding;
 mod fused;
@@ -72,6 +73,7 @@ fn dims4(dims: &[usize]) -> [usize; 4] {
 }
 
 /// Place of the element at `index` in a row-major tensor of the shape `dims`.
+#[inline]
 fn offset(dims: &[usize], index: &[usize]) -> usize {
     debug_assert_eq!(dims.len(), index.len());
     dims.iter().zip(index).fold(0, |at, (d, i)| {
