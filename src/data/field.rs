@@ -130,6 +130,12 @@ impl Standard {
 }
 
 impl Field {
+    /// What its classes are called or, of yes and no in columns of numbers, these columns; where the source knows it.
+    pub fn label_names(&self) -> Option<&[String]> {
+        let named = self.kind.classes().and_then(|classes| classes.names.as_deref());
+        named.or((self.kind == FieldKind::Number && !self.columns.is_empty()).then_some(&self.columns[..]))
+    }
+
     /// Numbers that a model may take.
     pub fn numbers(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>) -> Self {
         let (name, shape) = (name.into(), shape.into());
@@ -327,6 +333,11 @@ impl DataSpec {
     /// The names of the target's classes, where the source knows them.
     pub fn class_names(&self) -> Option<&[String]> {
         self.classes()?.names.as_deref()
+    }
+
+    /// What the classes of the target, or its labels, are called, where the source knows them.
+    pub fn label_names(&self) -> Option<&[String]> {
+        self.target()?.1.label_names()
     }
 
     /// The one field that a model takes, unless it takes several.

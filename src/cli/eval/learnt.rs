@@ -1,6 +1,6 @@
 //! What a model learns, its main target and those of its heads, and what it puts out for them.
 
-use crate::data::{Batch, Field, Standard};
+use crate::data::{Batch, Standard};
 use crate::graph::Shape;
 use crate::graph::op::Loss;
 use crate::train::setup::class_report::ClassReport;
@@ -20,7 +20,7 @@ pub struct Learnt<'a> {
     pub standard: Option<&'a Standard>,
     /// The quantiles of each of its numbers, if there are several.
     pub quantiles: &'a [f64],
-    /// The names of its classes, if it has some.
+    /// The names of its classes or labels, if it has some.
     pub names: &'a [String],
     /// What its numbers are called, if they have names.
     pub columns: &'a [String],
@@ -40,16 +40,13 @@ impl Learnt<'_> {
             names: &programs.class_names,
             columns: first.map_or(&[], |field| &field.columns),
         };
-        fn names(field: &Field) -> Option<&[String]> {
-            field.kind.classes()?.names.as_deref()
-        }
         let heads = programs.heads.iter().zip(fields).map(|(head, field)| Learnt {
             head: Some(&head.name),
             loss: &head.loss,
             weight: head.weight,
             standard: field.standard.as_ref(),
             quantiles: &[],
-            names: names(field).unwrap_or_default(),
+            names: field.label_names().unwrap_or_default(),
             columns: &field.columns,
         });
         std::iter::once(main).chain(heads).collect()
@@ -76,7 +73,7 @@ impl OfHead {
         let programs = &session.programs;
         let of = |(number, report): (usize, ClassReport)| OfHead {
             head: programs.heads[number].name.clone(),
-            names: programs.learnt().nth(number + 1).and_then(|field| field.kind.classes()?.names.clone()),
+            names: programs.learnt().nth(number + 1).and_then(|field| field.label_names()).map(<[String]>::to_vec),
             report,
         };
         Ok(reports.into_iter().map(of).collect())

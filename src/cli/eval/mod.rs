@@ -382,7 +382,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let Evaluated { loaded, samples, split: name, count, figures, report, of_heads, errors, .. } = found;
     let Evaluated { notes, unread, not_finite, chosen, .. } = found;
     let experiment = &loaded.experiment;
-    let names = samples.spec.class_names();
+    let names = samples.spec.label_names();
     if args.output.json {
         let mut metrics: Map<String, Value> =
             figures.named().map(|(name, _, v)| (name.into_owned(), json!(v))).collect();

@@ -67,7 +67,7 @@ pub fn evaluation(checkpoint: &Path, args: &ReportArgs) -> Result<Evaluation, Fa
         of: format!("{}, {split}, {} samples", samples.name, crate::terminal::thousands(count as u64)),
         figures: list,
         report,
-        names: samples.spec.class_names().map(<[String]>::to_vec).unwrap_or_default(),
+        names: samples.spec.label_names().map(<[String]>::to_vec).unwrap_or_default(),
         called: mistakes.values().flatten().map(|mistake| called(mistake.sample)).collect(),
         mistakes,
         notes,

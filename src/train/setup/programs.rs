@@ -92,7 +92,7 @@ pub struct Programs {
     pub kinds: Vec<(Kind, BatchShape)>,
     /// The fields of a batch, by their numbers.
     pub fields: Vec<Field>,
-    /// The names of the classes, where the source knows them.
+    /// The names of the classes or labels, where the source knows them.
     pub class_names: Vec<String>,
     /// What the model learns by.
     pub loss: Loss,
@@ -277,7 +277,7 @@ pub fn build(
         precision,
         kinds,
         fields: data.fields.clone(),
-        class_names: data.class_names().map(<[String]>::to_vec).unwrap_or_default(),
+        class_names: data.label_names().map(<[String]>::to_vec).unwrap_or_default(),
         loss: experiment.engine_loss(),
         heads: HeadOf::all(experiment),
         head_outputs: heads,

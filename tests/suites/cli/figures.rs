@@ -192,6 +192,31 @@ fn figures_of_labels_are_those_of_the_rows() {
     assert_eq!(head, "sample,target_1,target_2,prediction_1,prediction_2,loss,probability_1,probability_2");
 }
 
+/// Several columns of yes and no, of a table or of its heads, are called as they are there.
+#[test]
+fn labels_of_a_table_have_the_names_of_their_columns() {
+    let place = Place::with(
+        "[data]\nsource = \"csv\"\npath = \"t.csv\"\ntarget = [\"ill\", \"old\"]\nbatch_size = 8\nvalidation_split = 0.25\n[model]\nuse = \"linear\"\n\
+         [loss]\ntype = \"bce_with_logits\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n",
+    );
+    let rows: String = (0..40).map(|i| format!("{},{},{}\n", i * 7 % 11, i % 2, i / 2 % 2)).collect();
+    place.write("t.csv", format!("a,ill,old\n{rows}"));
+    place.ok("train c.toml --out r --quiet");
+    let table = place.ok("eval r --predictions p.csv").out;
+    let named = |name: &str| table.lines().any(|line| line.starts_with(&format!("{name} ")));
+    assert!(named("ill") && named("old"), "{table}");
+    let head = place.read("p.csv").lines().next().unwrap().to_owned();
+    assert_eq!(
+        head,
+        "sample,line,target_ill,target_old,prediction_ill,prediction_old,loss,probability_ill,probability_old"
+    );
+    let labels = place.ok("eval r --json").json()["per_class"].clone();
+    assert_eq!(
+        (&labels[0]["label"], &labels[0]["name"], &labels[1]["name"]),
+        (&0.into(), &"ill".into(), &"old".into())
+    );
+}
+
 #[test]
 fn a_set_of_one_class_is_noted() {
     let place = Place::with(&config("bce_with_logits", 1, "[\"auroc\"]"));
