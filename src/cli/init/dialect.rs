@@ -3,7 +3,7 @@
 use super::Wanted;
 use super::writing::{Writing, quoted};
 use crate::api::failure::Failure;
-use crate::data::table::{CellType, Format, Odd, Shown, open_sheet};
+use crate::data::table::{CellType, Format, Odd, Shown, odd_columns, open_sheet};
 use encoding_rs::Encoding;
 
 /// What most tables are in that are no UTF-8.
@@ -45,11 +45,31 @@ impl Dialect {
             {
                 (with, Ok(after))
             }
-            (Err(_), Ok(after)) if after.iter().any(|shown| shown.column.name == target && is_number(&shown)) => {
+            // `251,583` is a quarter of a million, where nothing says that it is 251 and a half.
+            (Err(_), Ok(after))
+                if after.iter().any(|shown| shown.column.name == target && is_number(&shown))
+                    && !own.has_thousands(wanted, target) =>
+            {
                 (with, Ok(after))
             }
             _ => (own, found),
         }
+    }
+
+    /// Whether the commas in a column's numbers stand between thousands, as far as the table says: each has three digits behind it, and no number of another
+    /// column has one that can only stand before a fraction. Where `;` stands between columns, commas stand before fractions.
+    fn has_thousands(self, wanted: &Wanted, column: &str) -> bool {
+        let Ok(sheet) = open_sheet(wanted.source, self.format()) else { return false };
+        let Ok(odd) = odd_columns(&sheet) else { return false };
+        let is_comma = |odd: &Odd| matches!(odd, Odd::Comma(_));
+        sheet.separator() != Some(b';')
+            && matches!(odd.get(column), Some(Odd::Thousands(_)))
+            && !odd.values().any(is_comma)
+    }
+
+    /// Why a column of texts is not what it is meant as nearly everywhere, if it is none of texts.
+    pub fn odd(self, wanted: &Wanted, column: &str) -> Option<Odd> {
+        odd_columns(&open_sheet(wanted.source, self.format()).ok()?).ok()?.remove(column)
     }
 
     /// What stands before the fraction of a number.

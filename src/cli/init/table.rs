@@ -127,8 +127,9 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     let first = match first {
         Ok(first) => first,
         Err(error) => {
-            // A table may have nothing but texts that differ in every row: those are learnt from as what they are.
-            if let Some(made) = words::of_table(wanted, target) {
+            // A table may have nothing but texts that differ in every row: those are learnt from as what they are. Numbers that cannot be read are no classes of them.
+            let meant_otherwise = !wanted.classes && dialect.odd(wanted, target).is_some();
+            if let Some(made) = words::of_table(wanted, target).filter(|_| !meant_otherwise) {
                 return made;
             }
             // Where each row has a class of its own, those that are held out have none that is learnt.

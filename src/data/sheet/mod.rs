@@ -284,6 +284,14 @@ impl Sheet {
         self.files.iter().any(|part| matches!(&part.rows, Rows::Written(rows) if !rows.has_objects()))
     }
 
+    /// What stands between the cells of its first file, if that is a text of cells.
+    pub fn separator(&self) -> Option<u8> {
+        match &self.files[0].rows {
+            Rows::Written(rows) => rows.separator(),
+            _ => None,
+        }
+    }
+
     /// The names of the columns: the cells of the first line, all keys of the objects in the order in which they come, or as the file says.
     pub fn names(&self) -> &[String] {
         &self.names

@@ -127,6 +127,11 @@ impl Written {
         Ok(sheet)
     }
 
+    /// What stands between its cells, unless its rows are objects.
+    pub fn separator(&self) -> Option<u8> {
+        (!self.has_objects()).then_some(self.separator)
+    }
+
     /// Whether its rows are objects.
     pub fn has_objects(&self) -> bool {
         self.form == Form::Objects

@@ -54,6 +54,7 @@ pub use names::{no_column, quoted};
 pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Rule, TableOptions, WindowsOptions};
 pub use quantiles::Quantiles;
 pub use raw::{Raw, TooManyRows};
+pub use survey::odd_columns;
 pub use text::{Format, RowsAs, is_parquet, is_table, is_table_name, of_input as input_sheet, open as open_sheet};
 pub use tokens::{TokensCodec, TokensOptions};
 pub use unseen::Unseen;

@@ -4,7 +4,7 @@ use super::super::parallel::{at_once, parallel};
 use super::super::row_names::Lines;
 use super::super::sheet::{Piece, Sheet};
 use super::aside::Aside;
-use super::kinds::Column;
+use super::kinds::{Column, Odd};
 use super::look::Look;
 use super::numbers::Numbers;
 use super::skipped::Skipped;
@@ -101,6 +101,15 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
         look.column(name, kinds.map(|kinds| &kinds[at]), text.has_cells())
     });
     Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers: known, lines, skipped } })
+}
+
+/// The columns of texts that are meant as numbers, dates or truths nearly everywhere, with why they are not that.
+///
+/// # Errors
+/// As [`survey`].
+pub fn odd_columns(text: &Sheet) -> Result<HashMap<String, Odd>> {
+    let columns = survey(text, '.', None)?.columns;
+    Ok(columns.into_iter().filter_map(|column| Some((column.name, column.odd?))).collect())
 }
 
 #[cfg(test)]
