@@ -16,7 +16,7 @@ use crate::random::hash_name;
 use crate::runs::Run;
 use crate::runs::folder::values;
 use crate::runs::lines::Wanted;
-use crate::sweep::draw;
+use crate::sweep::{draw, incomparable};
 use crate::terminal::Bar;
 use crate::train::files::weights;
 use crate::train::setup::input::{self, counts};
@@ -185,6 +185,7 @@ impl Read {
     ) -> Result<Vec<Checked>, Failure> {
         let mut found = Diagnostics { sources: self.base.sources.clone(), ..Diagnostics::default() };
         found.known.clone_from(&self.base.warnings);
+        found.new.extend(incomparable(&self.base.experiment));
         let mut checked = Vec::with_capacity(self.values.len());
         // The data of all trials is the same unless one of them says otherwise.
         let own_data = self.values.iter().flatten().any(|value| value.key.starts_with("data"));

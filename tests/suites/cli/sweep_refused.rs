@@ -191,3 +191,26 @@ fn a_sweep_of_several_ranks_is_refused() {
         assert!(!place.path("s").exists());
     }
 }
+
+/// A figure that is another one in each trial names no best: `check` and `sweep` say so before, and which figure does.
+#[test]
+fn figures_that_cannot_be_compared_are_warned_of() {
+    let place = Place::with(
+        "device = \"cpu\"\n[data]\nsource = \"csv\"\npath = \"t.csv\"\ntarget = \"y\"\nvalidation_split = 0.25\nbatch_size = 8\n[model]\nuse = \"linear\"\n\
+         [loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.01\n[train]\nepochs = 1\n[sweep]\nmethod = \"grid\"\n\
+         parameters = { \"loss.type\" = [\"mse\", \"l1\"], \"data.standardize_target\" = [true, false] }\n",
+    );
+    let rows: String = (0..40).map(|i| format!("{},{}\n", i * 7 % 11, i * 3 % 17)).collect();
+    place.write("t.csv", format!("x,y\n{rows}"));
+    for key in ["loss.type", "data.standardize_target"] {
+        let warned = format!("trials are compared by `val_loss`, and `{key}` makes it another figure in each");
+        for command in ["check c.toml", "sweep c.toml -q --force --out s"] {
+            let said = place.ok(command).err;
+            assert!(said.contains(&warned) && said.contains("--monitor val_rmse"), "{command}: {said}");
+        }
+        for rest in ["--monitor val_rmse", "--set lint.allow=[\"incomparable_trials\"]"] {
+            let said = place.ok(&format!("sweep c.toml -q --force --out s {rest}")).err;
+            assert!(!said.contains("trials are compared by"), "{rest}: {said}");
+        }
+    }
+}

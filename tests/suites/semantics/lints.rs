@@ -6,6 +6,7 @@ use runner::backend::cpu::CpuBackend;
 use runner::config::text::diagnostics;
 use runner::config::{self, Lint, Loaded, Severity};
 use runner::passes::PassOptions;
+use runner::sweep::incomparable;
 use runner::train::setup::input;
 use runner::train::setup::programs::{self, Sizes};
 use std::path::Path;
@@ -55,7 +56,7 @@ fn by_steps(text: String) -> String {
     text.replace("\nepochs = 5\n", "\nsteps = 50\n")
 }
 
-/// All warnings about a configuration: those on reading it, and those on building what it trains with.
+/// All warnings about a configuration: those on reading it, those on building what it trains with, and those of its sweep.
 fn warnings(loaded: &Loaded) -> Vec<config::Diagnostic> {
     let experiment = &loaded.experiment;
     let data = input::describe(experiment).unwrap();
@@ -63,7 +64,7 @@ fn warnings(loaded: &Loaded) -> Vec<config::Diagnostic> {
     let sizes = Sizes::of_run(experiment, &data);
     let programs = programs::build(experiment, &data, &sizes, &backend, &PassOptions::default())
         .unwrap_or_else(|errors| panic!("{}", diagnostics::render(&loaded.sources, &errors, false)));
-    [&loaded.warnings[..], &programs.warnings].concat()
+    [&loaded.warnings[..], &programs.warnings, &incomparable(experiment)].concat()
 }
 
 fn load(text: &str) -> Loaded {
@@ -291,6 +292,15 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
         (Lint::AlikeClasses, vec![photos("alike", &["caf\u{e9}", "cafe\u{301}"], &[], NORMALIZE)]),
         (Lint::TargetLeak, vec![leak()]),
         (Lint::PhotosWithoutNormalize, vec![photos("plain", &["a", "b"], &[], "")]),
+        (
+            Lint::IncomparableTrials,
+            [
+                "monitor = \"val_loss\"\nparameters = { \"loss.label_smoothing\" = [0.0, 0.1] }",
+                "monitor = \"train_loss\"\nparameters = { \"loss.label_smoothing\" = { linear = [0.0, 0.1] } }",
+            ]
+            .map(|sweep| format!("{GOOD}[sweep]\n{sweep}\n"))
+            .to_vec(),
+        ),
         (Lint::UnusedParameter, vec![format!("{GOOD}[params]\nwidth = 3\n")]),
         (Lint::UnusedBlock, vec![format!("{GOOD}[blocks.spare]\nlayers = [\"relu\"]\n")]),
         (
@@ -404,6 +414,19 @@ fn every_lint_fires_and_is_silenced_by_its_name() {
         }
     }
     assert_eq!(cases.len(), Lint::ALL.len());
+}
+
+/// What is the same in all trials, and figures that the loss does not change, are compared.
+#[test]
+fn trials_of_one_figure_are_compared() {
+    let sweep = |text: &str| rendered_warnings(&format!("{GOOD}[sweep]\n{text}\n"));
+    for text in [
+        "monitor = \"val_loss\"\nparameters = { \"loss.label_smoothing\" = [0.1], \"optimizer.lr\" = [0.1, 0.2] }",
+        "monitor = \"val_log_loss\"\nparameters = { \"loss.label_smoothing\" = [0.0, 0.1] }",
+        "parameters = { \"loss.label_smoothing\" = [0.0, 0.1] }",
+    ] {
+        assert_eq!(sweep(text), "nothing\n", "{text}");
+    }
 }
 
 #[test]
