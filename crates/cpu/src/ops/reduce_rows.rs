@@ -72,27 +72,6 @@ impl Terms for Dot<'_> {
     }
 }
 
-/// `Σ (x − y)²`.
-pub struct SquaredDistance<'a>(pub &'a [f32], pub &'a [f32]);
-
-impl Terms for SquaredDistance<'_> {
-    #[inline(always)]
-    fn term<S: Simd>(&mut self, s: S, i: usize, n: usize) -> S::V {
-        let d = s.sub(get(s, self.0, i, n), get(s, self.1, i, n));
-        s.mul(d, d)
-    }
-}
-
-/// `Σ |x − y|`.
-pub struct Distance<'a>(pub &'a [f32], pub &'a [f32]);
-
-impl Terms for Distance<'_> {
-    #[inline(always)]
-    fn term<S: Simd>(&mut self, s: S, i: usize, n: usize) -> S::V {
-        s.abs(s.sub(get(s, self.0, i, n), get(s, self.1, i, n)))
-    }
-}
-
 /// `Σ (x − c)²`.
 pub struct SquaresAbout<'a>(pub &'a [f32], pub f32);
 

@@ -158,6 +158,19 @@ fn regression_metrics_and_losses_that_are_not_finite() {
         assert!((sums[slot::ABS_ERROR] / absolute - 1.0).abs() < 1e-6);
         assert!((sums[slot::SQUARED_ERROR] / squared - 1.0).abs() < 1e-6);
     }
+    // Squares of numbers that single precision has, and that it does not have.
+    for scale in [1e30, 1e-30] {
+        let of = |tensor: &Tensor| -> Vec<f32> { tensor.doubles().iter().map(|x| (x * scale) as f32).collect() };
+        let (large, targets) = (of(&x), of(&t));
+        let pairs = large.iter().zip(&targets).map(|(x, t)| f64::from(*x) - f64::from(*t));
+        let squared: f64 = pairs.map(|d| d * d).sum();
+        let [loss, weight, .., sums] = operands(2.0);
+        let tensors =
+            [loss, weight, Tensor::from_f32([rows, row], &large), Tensor::from_f32([rows, row], &targets), sums];
+        for got in run(Metrics { task: Task::Regression, ignore_index: None }, &tensors) {
+            assert!((got.operands[4].f64s()[slot::SQUARED_ERROR] / squared - 1.0).abs() < 1e-12);
+        }
+    }
     for loss in [f32::NAN, f32::INFINITY] {
         for got in run(Metrics { task: Task::Regression, ignore_index: None }, &operands(loss)) {
             let mut want = [0.0; METRIC_SLOTS];
