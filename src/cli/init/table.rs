@@ -227,9 +227,12 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();
     let leaks: Vec<String> = spec.leaks.iter().take(FEW).map(|name| format!("`{}`", named(name))).collect();
     if !leaks.is_empty() {
-        let (say_it, are) = if leaks.len() == 1 { ("says", "is it") } else { ("say", "are they") };
+        let (say_it, are, them) = match leaks.len() {
+            1 => ("says", "is it", "it"),
+            _ => ("say", "are they", "them"),
+        };
         say(&format!(
-            "warning: {} {say_it} the target exactly: {are} known when a prediction is asked for? If not, leave it out with `drop`",
+            "warning: {} {say_it} the target exactly: {are} known when a prediction is asked for? If not, leave {them} out with `drop`",
             leaks.join(", ")
         ));
     }

@@ -358,6 +358,9 @@ fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<S
     let reads = codec.reads(true);
     let known: HashSet<&str> = reads.iter().map(|(name, _)| *name).chain(codec.id.as_deref()).collect();
     unseen.look_at_columns(text.names().iter().filter(|name| !known.contains(name.as_str())));
+    if let Some(id) = codec.id.as_ref().filter(|id| text.column(id).is_none()) {
+        unseen.note(&[format!("`{}` has no column `{id}`, which would name its rows", text.path().display())]);
+    }
     let skipped = raw.skipped_in_words("have no prediction");
     unseen.skip(skipped.with_context(|| format!("`{}`", text.path().display()))?);
     unseen.note(&raw.zones_in_words(&codec.columns));

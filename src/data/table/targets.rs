@@ -147,10 +147,14 @@ pub fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<
     let classes = options.classes || !all.iter().all(numbers);
     if classes && all.len() > 1 {
         bail!(
-            "of several targets each is a number, and {}: learn that alone, or leave it out",
+            "of several targets each is a number, and {}",
             match all.iter().find(|column| !numbers(column)) {
-                Some(column) => format!("`{}` has {} cells", column.name, column.cells.name()),
-                None => "`classes = true` asks for one of some classes".to_owned(),
+                Some(column) => format!(
+                    "`{}` has {} cells: learn that by a `[[heads]]` of its own, or alone, or leave it out",
+                    column.name,
+                    column.cells.name()
+                ),
+                None => "`classes = true` asks for one of some classes: leave that out, or learn one column, and each other by a `[[heads]]`".to_owned(),
             }
         );
     }

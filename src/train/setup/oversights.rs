@@ -2,7 +2,7 @@
 //! layers.
 
 use crate::config::language::sections::{Data, Transform};
-use crate::config::{Diagnostic, Experiment, Lint};
+use crate::config::{Diagnostic, Experiment, Lint, value_as_toml};
 use crate::data::DataSpec;
 use crate::terminal::is_hidden;
 use std::collections::BTreeMap;
@@ -90,9 +90,10 @@ fn target_leak(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
         1 => format!("{names} says the target exactly: is it known when a prediction is asked for?"),
         _ => format!("{names} say the target exactly: are they known when a prediction is asked for?"),
     };
-    let first = serde_json::Value::from(data.leaks[0].as_str());
+    let (columns, them) = if data.leaks.len() == 1 { ("the column", "it") } else { ("the columns", "them") };
+    let drop = value_as_toml(&serde_json::json!(data.leaks));
     let warning = Diagnostic::warning(Lint::TargetLeak, message)
-        .help(format!("if not, leave columns out with `drop = [{first}]`: figures are too good with them"));
+        .help(format!("if not, leave {columns} out with `drop = {drop}`: figures are too good with {them}"));
     Some(at(experiment, warning, "data.target", "the target"))
 }
 

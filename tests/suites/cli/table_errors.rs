@@ -189,3 +189,21 @@ fn a_wrong_loss_is_one_mistake() {
     let message = place.fails("check c.toml", 2);
     assert!(message.contains("write `loss.type = \"mse\"`") && message.contains("1 error"), "{message}");
 }
+
+/// A table that is answered without the column that names its rows, and a text among several targets.
+#[test]
+fn a_name_that_is_not_there_and_a_target_of_texts_have_their_remedies() {
+    let place = Place::with(
+        "[data]\nsource = \"csv\"\npath = \"t.csv\"\ntarget = \"y\"\nid = \"row\"\nvalidation_split = 0.25\nbatch_size = 8\n[model]\nuse = \"linear\"\n\
+         [loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.01\n[train]\nepochs = 1\n",
+    );
+    let rows: String = (0..40).map(|i| format!("{i},{},{},{}\n", i * 7 % 11, i * 3 % 17, ["a", "b"][i % 2])).collect();
+    place.write("t.csv", format!("row,x,y,kind\n{rows}"));
+    place.ok("train c.toml --quiet --out r");
+    place.write("new.csv", "x,kind\n1,a\n");
+    let said = place.ok("predict r new.csv --format csv").err;
+    assert!(said.contains("`new.csv` has no column `row`, which would name its rows"), "{said}");
+    assert!(!place.ok("predict r t.csv --format csv").err.contains("name its rows"));
+    let said = place.fails("check c.toml --set data.target=['y','kind']", 2);
+    assert!(said.contains("`kind` has text cells: learn that by a `[[heads]]` of its own"), "{said}");
+}

@@ -306,6 +306,7 @@ fn a_column_that_says_the_target_is_warned_of() {
     // Of classes each value of a column has one.
     let message = warnings("--set data.target=kind --set loss.type=cross_entropy");
     assert!(message.contains("`leak`, `code`, `y` say the target exactly: are they known"), "{message}");
+    assert!(message.contains(r#"leave the columns out with `drop = [\"leak\", \"code\", \"y\"]`"#), "{message}");
     // The same where the cells lie in a file, and nothing of a model that is trained already.
     assert!(warnings("--set data.cache=disk --set data.cache_dir=kept").contains(warned));
     assert!(!place.ok("eval r").err.contains("target exactly"));
