@@ -173,7 +173,8 @@ impl Read {
         Err(lints::at(base, Diagnostic::error(message).help(help), &places))
     }
 
-    /// Checks every trial: its configuration, its device, its programs, its weights, its memory. `backend` is the device of those that name no other.
+    /// Checks every trial: its configuration, its device, its programs, its weights, its memory; and the warnings that were shown, as trials say them again. `backend` is the
+    /// device of those that name no other.
     ///
     /// # Errors
     /// All mistakes of all trials; one that the device has no memory for.
@@ -182,7 +183,7 @@ impl Read {
         backend: &dyn Backend,
         threads: Option<usize>,
         passes: &PassOptions,
-    ) -> Result<Vec<Checked>, Failure> {
+    ) -> Result<(Vec<Checked>, BTreeSet<String>), Failure> {
         let mut found = Diagnostics { sources: self.base.sources.clone(), ..Diagnostics::default() };
         found.known.clone_from(&self.base.warnings);
         found.new.extend(incomparable(&self.base.experiment));
@@ -265,7 +266,8 @@ impl Read {
             return Err(Failure::Config { sources: found.sources, diagnostics: found.new });
         }
         warn(&found.sources, &found.new);
-        Ok(checked)
+        let shown = found.known.iter().chain(&found.new).map(|warning| warning.message.clone()).collect();
+        Ok((checked, shown))
     }
 }
 

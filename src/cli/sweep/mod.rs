@@ -31,7 +31,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trial::Trial;
 
-/// Exit code after Ctrl-C.
 /// The page about all trials.
 const REPORT: &str = "report.html";
 /// Trials that the page has, the best.
@@ -50,7 +49,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let read = Read::new(&args.config, &args.sets())?;
     warn(&read.base.sources, &read.base.warnings);
     let backend = training_device(&read.base.experiment, args.threads)?;
-    let checked = read.check(backend.as_ref(), args.threads, &args.passes.options())?;
+    let (checked, warned) = read.check(backend.as_ref(), args.threads, &args.passes.options())?;
     let jobs = jobs(args, &checked, backend.as_ref())?;
     let cores = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     // The trials have processes of their own; this one needs no device.
@@ -85,6 +84,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     }
     let interrupt = train::on_interrupt()?;
     let mut pool = Pool::new(&read, &checked, args, &folder, (jobs, threads), trials, record);
+    pool.warned = warned;
     let whole = pool.run(&interrupt)?;
     let rows = table::rows(&read, &checked, &pool.trials, &pool.verdicts(), pool.better())?;
     let page = if whole { page(&folder, args, &read, &pool, &rows) } else { Ok(None) };
@@ -126,7 +126,7 @@ pub fn examine(
     passes: &PassOptions,
 ) -> Result<(String, Value), Failure> {
     let read = Read::new(config, sets)?;
-    let checked = read.check(backend, None, passes)?;
+    let (checked, _) = read.check(backend, None, passes)?;
     let (sweep, monitor) = (&read.sweep, read.monitor.name());
     let keys: Vec<&str> = sweep.parameters.0.iter().map(|axis| axis.key.as_str()).collect();
     let most = checked.iter().map(|trial| trial.device.unwrap_or(trial.host)).max().unwrap_or(0);

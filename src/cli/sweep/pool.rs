@@ -47,7 +47,8 @@ pub struct Pool<'a> {
     at_work: BTreeMap<usize, (Child, u64)>,
     /// Those that were asked to stop.
     stopped: BTreeSet<usize>,
-    warned: BTreeSet<String>,
+    /// Warnings that were shown, and need not be once more.
+    pub warned: BTreeSet<String>,
     events: (Sender<Event>, Receiver<Event>),
     bar: Option<Bar>,
 }

@@ -210,6 +210,8 @@ fn a_trial_that_fails_is_reported_and_the_others_go_on() {
     assert!(again.out.contains("trial 2 failed: the loss is") && !again.err.contains(failed), "{again:?}");
     let again = place.ok("sweep c.toml --threads 1 --retry");
     assert!(again.err.contains(failed) && !again.err.contains("trial 1"), "{again:?}");
+    // What was warned of before, with its place, is not said again by the trial.
+    assert_eq!(again.err.matches("a learning rate of 1e30 is far beyond").count(), 1, "{again:?}");
     assert_eq!(sweep(&place, "--retry"), table);
     place.write("c.toml", sweep_of("[1e30, 2e30]").replace("adam", "sgd"));
     assert!(place.fails("sweep c.toml --out all", 1).contains("all trials have failed"));
