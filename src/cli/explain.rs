@@ -302,7 +302,7 @@ fn table(all: &[Importance], what: &str, figures: &Figures) -> String {
     }
     let mut grid = Grid::new(head, 1);
     for one in all {
-        let mut cells = vec![one_line(&visible(&one.column)), figure(one.loss[0], 4, 12), figure(one.loss[1], 2, 12)];
+        let mut cells = vec![one_line(&visible(&one.column)), figure(one.loss[0], 4, 12), figure(one.loss[1], 4, 12)];
         if classes {
             cells.extend(one.accuracy.map(percent));
         }

@@ -159,7 +159,7 @@ fn table(columns: &[Importance], figures: &Figures) -> String {
     };
     let mut table = Table::new(&caption, &head);
     for one in columns.iter().take(MOST_ROWS) {
-        let mut cells = vec![one_line(&one.column), figure(one.loss[0], 4, 12), figure(one.loss[1], 2, 12)];
+        let mut cells = vec![one_line(&one.column), figure(one.loss[0], 4, 12), figure(one.loss[1], 4, 12)];
         if classes {
             cells.extend(one.accuracy.map(percent));
         }

@@ -85,6 +85,12 @@ fn classes_have_losses_and_accuracies() {
     assert!(column(&explanation, "price")["accuracy_decrease"].is_number());
     let text = place.ok("explain r").out;
     assert!(text.contains("log loss more by") && text.contains("accuracy less by"), "{text}");
+    // A deviation has as many digits as what it is of: it is much below 1.
+    for line in text.lines().skip(1) {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let deviation = column(&explanation, cells[0])["loss_deviation"].as_f64().unwrap();
+        assert!((cells[2].parse::<f64>().unwrap() - deviation).abs() <= 6e-5, "{deviation}: {text}");
+    }
 }
 
 /// Its probability is less than single precision has, and its loss that of its logits.
