@@ -4,6 +4,7 @@ use super::super::held::nearest;
 use super::super::sheet::Sheet;
 use super::super::{WrongColumn, WrongColumns};
 use anyhow::{Result, bail};
+use std::collections::HashSet;
 
 /// The message for a column that is not there.
 pub fn no_column<'a>(name: &str, key: &str, columns: impl Iterator<Item = &'a str>) -> String {
@@ -75,24 +76,42 @@ pub fn quoted(names: &[String]) -> String {
     names.join(", ")
 }
 
+/// Which columns to rename: those that are called as ones that are missing, but for case, spaces and marks.
+fn renamed(missing: &[&str], others: &[&str]) -> String {
+    let letters =
+        |name: &str| name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
+    let pair = |name: &&str| {
+        let own = letters(name);
+        let column = others.iter().find(|column| !own.is_empty() && letters(column) == own)?;
+        Some(format!("`{column}` to `{name}`"))
+    };
+    let pairs: Vec<String> = missing.iter().take(20).filter_map(pair).collect();
+    if pairs.is_empty() { String::new() } else { format!(". If they are the same, rename {}", pairs.join(", ")) }
+}
+
 /// Refuses a table that lacks columns which the model takes.
 ///
 /// # Errors
 /// It lacks some.
 pub fn expect_columns<'a>(text: &Sheet, taken: impl Iterator<Item = &'a str>) -> Result<()> {
     let path = text.path();
-    let missing: Vec<&str> = taken.filter(|name| text.column(name).is_none()).collect();
+    let (known, missing): (Vec<&str>, Vec<&str>) = taken.partition(|name| text.column(name).is_some());
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let known: HashSet<&str> = known.into_iter().collect();
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let others = text.names().iter().map(String::as_str).filter(|name| !known.contains(name));
+    let renamed = renamed(&missing, &others.collect::<Vec<_>>());
     match missing[..] {
-        [] => Ok(()),
         [name] => {
             let names = text.names().iter().map(String::as_str);
-            bail!("`{}`: {}", path.display(), no_column(name, "the model", names))
+            bail!("`{}`: {}{renamed}", path.display(), no_column(name, "the model", names))
         }
         _ => {
             let names: Vec<&str> = text.names().iter().map(String::as_str).collect();
             bail!(
-                "`{}` lacks columns that the model takes: {}. Its columns are {}",
+                "`{}` lacks columns that the model takes: {}. Its columns are {}{renamed}",
                 path.display(),
                 quoted(&missing[..missing.len().min(20)]),
                 quoted(&names[..names.len().min(20)])

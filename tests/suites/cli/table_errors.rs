@@ -190,7 +190,7 @@ fn a_wrong_loss_is_one_mistake() {
     assert!(message.contains("write `loss.type = \"mse\"`") && message.contains("1 error"), "{message}");
 }
 
-/// A table that is answered without the column that names its rows, and a text among several targets.
+/// A table that is answered without the column that names its rows, or with names in other letters, and a text among several targets.
 #[test]
 fn a_name_that_is_not_there_and_a_target_of_texts_have_their_remedies() {
     let place = Place::with(
@@ -204,6 +204,13 @@ fn a_name_that_is_not_there_and_a_target_of_texts_have_their_remedies() {
     let said = place.ok("predict r new.csv --format csv").err;
     assert!(said.contains("`new.csv` has no column `row`, which would name its rows"), "{said}");
     assert!(!place.ok("predict r t.csv --format csv").err.contains("name its rows"));
+    for (header, renamed) in
+        [("X,kind", "`X` to `x`"), (" KIND,X ", "`X` to `x`, `KIND` to `kind`"), ("x,X,Kind", "`Kind` to `kind`")]
+    {
+        place.write("new.csv", format!("{header}\n{}\n", &"1,2,3"[..2 * header.matches(',').count() + 1]));
+        let said = place.fails("predict r new.csv --format csv", 1);
+        assert!(said.contains(&format!("If they are the same, rename {renamed}")), "{said}");
+    }
     let said = place.fails("check c.toml --set data.target=['y','kind']", 2);
     assert!(said.contains("`kind` has text cells: learn that by a `[[heads]]` of its own"), "{said}");
 }
