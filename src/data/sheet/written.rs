@@ -203,9 +203,12 @@ impl Written {
                 [name] if header => format!("if `{name}` in line 1 names no column, remove that line; "),
                 _ => String::new(),
             };
+            let separator = shown(self.separator);
+            // A program that writes one behind each row.
+            let ends = cells.len() == self.names.len() + 1 && cells.last().is_some_and(|cell| cell.is_empty());
+            let ends = if ends { format!("if each row ends with {separator}, remove that; ") } else { String::new() };
             let help = format!(
-                "{names}a cell that contains {} stands in quotes, and a quote that opens is closed",
-                shown(self.separator)
+                "{names}{ends}a cell that contains {separator} stands in quotes, and a quote that opens is closed"
             );
             take(line, Err(Fault { what, help }))
         };

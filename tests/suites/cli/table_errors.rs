@@ -211,6 +211,12 @@ fn a_name_that_is_not_there_and_a_target_of_texts_have_their_remedies() {
         let said = place.fails("predict r new.csv --format csv", 1);
         assert!(said.contains(&format!("If they are the same, rename {renamed}")), "{said}");
     }
+    for (cells, remedy) in [("1,a,", true), ("1,a,b", false)] {
+        place.write("new.csv", format!("x,kind\n{cells}\n"));
+        let said = place.fails("predict r new.csv --format csv", 1);
+        assert!(said.contains("line 2 has 3 cells"), "{said}");
+        assert_eq!(said.contains("if each row ends with a comma, remove that"), remedy, "{said}");
+    }
     let said = place.fails("check c.toml --set data.target=['y','kind']", 2);
     assert!(said.contains("`kind` has text cells: learn that by a `[[heads]]` of its own"), "{said}");
 }
