@@ -205,3 +205,29 @@ fn a_value_is_the_same_in_every_form() {
     let shown = place.ok("data show c.toml --unset data.validation_split --set data.batch_size=2").out;
     assert!(shown.contains("a category (2 numbers)"), "{shown}");
 }
+
+/// `251,583` is a number with a comma between thousands where commas stand between columns, and not 251 and a half.
+#[test]
+fn thousands_of_a_target_are_no_fractions() {
+    let place = Place::new();
+    let table = |separator: &str, other: &str| {
+        let row = |i: usize| {
+            let cells =
+                [format!("\"{other}\""), format!("{} €", i * 7), format!("\"{},{:03}\"", 20 + i, i * 37 % 1000)];
+            cells.join(separator) + "\n"
+        };
+        ["a", "b", "y"].join(separator) + "\n" + &(0..60).map(row).collect::<String>()
+    };
+    place.write("t.csv", table(",", "x"));
+    let refused = place.fails("init t.csv --target y", 2);
+    assert!(
+        refused.contains("the target `y` has numbers with commas between the thousands, as `20,000` in line 2"),
+        "{refused}"
+    );
+    // Another column, or `;` between the columns, says what a comma is.
+    for content in [table(",", "0,5"), table(";", "x")] {
+        place.write("t.csv", content);
+        place.ok("init t.csv --target y --force");
+        assert!(place.read("t.toml").contains("decimal = \"comma\""), "{}", place.read("t.toml"));
+    }
+}
