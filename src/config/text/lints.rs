@@ -89,7 +89,7 @@ lints! {
     ChosenOnTestSet "chosen_on_test_set":
         "A `monitor`, early stopping or a plateau decides by figures of the test set, which then say too much of the model.";
     IncomparableTrials "incomparable_trials":
-        "Trials of a sweep that are compared by the loss, or another figure, and that differ in what it is of: in `[loss]`, or in the target.";
+        "Trials of a sweep that are compared by the loss, or another figure, and that differ in what it is of: in `[loss]`, the target, the tokens, or the samples that are validated on.";
     UnusedParameter "unused_parameter":
         "A parameter in `[params]` or of a block that nothing refers to.";
     UnusedBlock "unused_block":

@@ -112,6 +112,7 @@ fn values_of_parameters_may_be_anything_that_a_key_takes() {
         ("seed=0..99999999999999999999", "a whole number"),
         ("seed=99999999999999999999", "found 1e20"),
         ("model.layers.0.out_features=8..10:linear:4", "there are only 3 different values"),
+        ("optimizer.lr=1e-3,1e-2,0.001 --method grid", "a grid has a value of `optimizer.lr` twice"),
         ("optimizer.betas=[0.9,0.99],[0.8", "not TOML"),
     ] {
         let said = place.fails(&format!("sweep c.toml --out w --sweep {values}"), 2);

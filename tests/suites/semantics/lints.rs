@@ -299,7 +299,12 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 "monitor = \"train_loss\"\nparameters = { \"loss.label_smoothing\" = { linear = [0.0, 0.1] } }",
             ]
             .map(|sweep| format!("{GOOD}[sweep]\n{sweep}\n"))
-            .to_vec(),
+            .into_iter()
+            .chain([format!(
+                "{}[sweep]\nmonitor = \"val_perplexity\"\nparameters = {{ \"data.tokenizer\" = [\"bytes\", \"characters\"], \"data.validation_split\" = [0.1, 0.2] }}\n",
+                language_model("\"relu\"")
+            )])
+            .collect(),
         ),
         (Lint::UnusedParameter, vec![format!("{GOOD}[params]\nwidth = 3\n")]),
         (Lint::UnusedBlock, vec![format!("{GOOD}[blocks.spare]\nlayers = [\"relu\"]\n")]),

@@ -71,11 +71,6 @@ impl Monitor {
         }
     }
 
-    /// Whether it is the loss, of the model or of a head.
-    pub fn is_loss(&self) -> bool {
-        self.figure() == Figure::Loss
-    }
-
     /// The figure, if it is one of the model.
     pub fn of_model(&self) -> Option<Metric> {
         match self {

@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
 
 use super::interval::{Interval, MOST_TRIALS, RANGES, interval};
 use super::monitor::Monitor;
@@ -106,6 +107,19 @@ impl Check for Sweep {
                                 .at(axis.span, "has no `steps`")
                                 .help("say how many points: `{ log = [1e-4, 1e-1], steps = 4 }`, or list the values"),
                         );
+                    }
+                    if let Choice::Values(nodes) = &axis.choice {
+                        let mut seen = HashMap::new();
+                        for node in nodes {
+                            if let Some(first) = seen.insert(as_json(node).to_string(), node.span) {
+                                let error =
+                                    Diagnostic::error(format!("a grid has a value of `{}` twice", shorten(&axis.key)));
+                                let error = error.at(node.span, "once more").context(first, "the first");
+                                part.sink.push(
+                                    error.help("leave one out: its trials would be trained again, to the same end"),
+                                );
+                            }
+                        }
                     }
                 }
                 if self.combinations().is_none() {
