@@ -106,7 +106,7 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
 /// The columns of texts that are meant as numbers, dates or truths nearly everywhere, with why they are not that.
 ///
 /// # Errors
-/// As [`survey`].
+/// A file that cannot be read, or is no table.
 pub fn odd_columns(text: &Sheet) -> Result<HashMap<String, Odd>> {
     let columns = survey(text, '.', None)?.columns;
     Ok(columns.into_iter().filter_map(|column| Some((column.name, column.odd?))).collect())
