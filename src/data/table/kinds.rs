@@ -121,7 +121,9 @@ impl Odd {
                 "numbers with a comma before the fraction, as {first}, which `decimal = \"comma\"` in `[data]` reads"
             ),
             Odd::Thousands(first) => {
-                format!("numbers with commas between the thousands, as {first}, which are not read: write them without")
+                format!(
+                    "numbers with commas between the thousands, as {first}, which are not read: write them without commas"
+                )
             }
             Odd::Unit(first, [before, behind]) => {
                 let unit = match (before.trim(), behind.trim()) {

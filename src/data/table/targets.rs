@@ -134,7 +134,7 @@ pub fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<
         let name = &column.name;
         if let Some(odd) = column.odd.as_ref().filter(|odd| meant_as_number(odd, column.distinct)) {
             bail!(
-                "the target `{name}` has {}: mend them, or set `classes = true` if each text is a class",
+                "the target `{name}` has {}. Mend them, or set `classes = true` if each text is a class",
                 odd.in_words()
             );
         }
@@ -239,7 +239,7 @@ impl HeadOptions {
         }
         ensure!(
             column.cells == CellType::Numbers,
-            "the head `{}` has the loss `{}`, which is for numbers, and `{}` has {}: mend them, or take a loss of classes, such as `cross_entropy`",
+            "the head `{}` has the loss `{}`, which is for numbers, and `{}` has {}. Mend them, or take a loss of classes, such as `cross_entropy`",
             self.name,
             self.loss,
             column.name,

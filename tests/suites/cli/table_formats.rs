@@ -221,7 +221,7 @@ fn thousands_of_a_target_are_no_fractions() {
     place.write("t.csv", table(",", "x"));
     let refused = place.fails("init t.csv --target y", 2);
     assert!(
-        refused.contains("the target `y` has numbers with commas between the thousands, as `20,000` in line 2"),
+        refused.contains("the target `y` has numbers with commas between the thousands, as `20,000` in line 2, which are not read: write them without commas. Mend them"),
         "{refused}"
     );
     // Another column, or `;` between the columns, says what a comma is.

@@ -133,7 +133,7 @@ fn numbers_and_dates_in_other_forms_are_named() {
     let date = |format: &str| format!("{{ type = \"date\", format = \"{format}\" }}");
     let expected = [
         "the column `zone` has dates with a time zone, as `2020-01-01T12:30:00+02:00`: the model takes year, weekday and hour as they are written, and of Parquet, which stores such times in UTC, it takes those of UTC".into(),
-        "`total` is taken for texts: it has numbers with commas between the thousands, as `1,000.5` in line 2, which are not read: write them without".to_owned(),
+        "`total` is taken for texts: it has numbers with commas between the thousands, as `1,000.5` in line 2, which are not read: write them without commas".to_owned(),
         "`share` is taken for texts: it has numbers with `%` after them, as `0%` in line 2, which are not read: write the numbers alone".into(),
         "`price` is taken for texts: it has numbers with `$` before them, as `$0.20` in line 2, which are not read: write the numbers alone".into(),
         "`mass` is taken for texts: it has numbers with `kg` after them, as `0 kg` in line 2, which are not read: write the numbers alone".into(),
