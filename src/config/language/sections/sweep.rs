@@ -108,19 +108,7 @@ impl Check for Sweep {
                                 .help("say how many points: `{ log = [1e-4, 1e-1], steps = 4 }`, or list the values"),
                         );
                     }
-                    if let Choice::Values(nodes) = &axis.choice {
-                        let mut seen = HashMap::new();
-                        for node in nodes {
-                            if let Some(first) = seen.insert(as_json(node).to_string(), node.span) {
-                                let error =
-                                    Diagnostic::error(format!("a grid has a value of `{}` twice", shorten(&axis.key)));
-                                let error = error.at(node.span, "once more").context(first, "the first");
-                                part.sink.push(
-                                    error.help("leave one out: its trials would be trained again, to the same end"),
-                                );
-                            }
-                        }
-                    }
+                    axis.values_twice().into_iter().for_each(|error| part.sink.push(error));
                 }
                 if self.combinations().is_none() {
                     part.sink.push(
@@ -211,6 +199,20 @@ pub enum Choice {
 }
 
 impl Axis {
+    /// Reports values that a list of them has more than once: a grid would train their trials again.
+    fn values_twice(&self) -> Vec<Diagnostic> {
+        let Choice::Values(nodes) = &self.choice else { return Vec::new() };
+        let mut seen = HashMap::new();
+        let twice =
+            nodes.iter().filter_map(|node| Some((seen.insert(as_json(node).to_string(), node.span)?, node.span)));
+        let report = |(first, again)| {
+            let error = Diagnostic::error(format!("a grid has a value of `{}` twice", shorten(&self.key)));
+            let error = error.at(again, "once more").context(first, "the first");
+            error.help("leave one out: its trials would be trained again, to the same end")
+        };
+        twice.map(report).collect()
+    }
+
     /// How many values there are, if they can be counted.
     pub fn points(&self) -> Option<usize> {
         match &self.choice {
